@@ -3,8 +3,8 @@
 `Ledger` has a named method for every query and change; no other package uses SQL. A column is
 declared once, in `tables`. `RunStore` finds the ledgers below a state folder, `snapshot` keeps a
 copy in case a ledger is damaged, and `import_ledger` imports a ledger from an untrusted mirror.
-This folder knows nothing of plans or the contents of files. The valid options, dtypes, uses and
-reasons in a ledger from elsewhere come from the rooms that declare them.
+This folder does not depend on plans or on the contents of files. The options, dtypes, uses and
+reasons that an imported ledger may contain are declared in other rooms.
 """
 
 from resumerge.ledger.attempts import Sample

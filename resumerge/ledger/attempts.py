@@ -28,10 +28,10 @@ class Attempts:
         return self._db.read("attempts", order_by="n")
 
     def start(self, facts: Mapping[str, Any]) -> int:
-        """Open an attempt, and close earlier attempts that never ended as killed.
+        """Add an attempt. Earlier attempts that never ended are closed as killed.
 
         Args:
-            facts: further columns of the attempt.
+            facts: values of further columns of the attempt, by name.
 
         Returns:
             the attempt's number.
@@ -42,16 +42,16 @@ class Attempts:
             return self._db.insert("attempts", row)
 
     def end(self, attempt: int, outcome: str, **facts: Any) -> None:
-        """Close an attempt: ``done``, ``interrupted``, ``error``, ``oom`` or ``killed``."""
+        """Close an attempt as ``done``, ``interrupted``, ``error``, ``oom`` or ``killed``."""
         self._db.update("attempts", attempt, {"ended": now(), "outcome": outcome, **facts})
 
     def close(self, pid: int, outcome: str, peak_rss: int) -> None:
-        """Close the attempt of a process that died without closing it, if there is one.
+        """Close the open attempt of a process that died, if it has one.
 
         Args:
             pid: the process's id.
             outcome: the attempt's outcome, as for `end`.
-            peak_rss: the most bytes of RSS; stored if it is more than the attempt itself recorded.
+            peak_rss: the peak RSS in bytes, stored if it exceeds the peak that is recorded.
         """
         self._db.change(
             "UPDATE attempts SET outcome = ?, ended = ?,"
@@ -60,7 +60,7 @@ class Attempts:
         )
 
     def close_killed(self) -> None:
-        """Close every attempt that never ended, as killed at the time when it was last seen."""
+        """Close every open attempt as killed, at the time when it was last seen."""
         self._db.change(
             "UPDATE attempts SET outcome = 'killed', ended = last_seen WHERE ended IS NULL", ()
         )
@@ -73,17 +73,17 @@ class Events:
     _db: Connection
 
     def add(self, kind: EventKind, **data: Any) -> None:
-        """Record an event of the latest attempt."""
+        """Record an event, in the latest attempt."""
         with self._db.transaction():
             last = self._db.rows("SELECT max(n) AS n FROM attempts")[0]["n"]
             row = {"at": now(), "attempt": last, "kind": kind, "data": json.dumps(data)}
             self._db.insert("events", row)
 
     def all(self, *kinds: EventKind) -> list[Row]:
-        """Return the events of some kinds, or every event, oldest first.
+        """Return the events of these kinds, or all events if no kind is passed, oldest first.
 
         Returns:
-            Rows with ``at``, ``attempt``, ``kind`` and ``data`` (decoded).
+            rows with ``at``, ``attempt``, ``kind`` and ``data`` (decoded JSON).
         """
         wanted = f"kind IN ({', '.join('?' * len(kinds))})" if kinds else None
         columns = ("at", "attempt", "kind", "data")
@@ -91,7 +91,7 @@ class Events:
         return [{**row, "data": json.loads(row["data"])} for row in rows]
 
     def last(self, *kinds: EventKind) -> Row | None:
-        """Return the newest event of some kinds; None if there is none."""
+        """Return the newest event of these kinds, or None."""
         events = self.all(*kinds)
         return events[-1] if events else None
 
@@ -102,11 +102,11 @@ class Sample:
 
     Args:
         rss: the RSS of this process.
-        available: the memory that the machine, or the container, has left.
-        budget: the RSS that this process may have.
-        batch_bytes: the uncommitted limit; 0 before the governor has set it, or if tasks of a
-            cluster have their own.
-        bytes_done: the output that is committed.
+        available: the memory that is available on the machine or in the container.
+        budget: the limit of this process's RSS.
+        batch_bytes: the uncommitted limit; 0 before the governor has set the limit, and in the
+            driver of a cluster, whose tasks have their own limits.
+        bytes_done: the committed output.
     """
 
     rss: int
@@ -123,7 +123,7 @@ class Samples:
     _db: Connection
 
     def add(self, attempt: int, sample: Sample) -> None:
-        """Record memory and progress at this moment."""
+        """Record a sample with the present time."""
         with self._db.transaction():
             self._db.insert("samples", {"at": now(), "attempt": attempt, **asdict(sample)})
 
@@ -133,11 +133,11 @@ class Samples:
         return rows[0] if rows else None
 
     def groups(self, most: int) -> list[Row]:
-        """Return consecutive samples of one attempt in groups, about `most` of them.
+        """Summarise the samples in about `most` groups of consecutive samples of one attempt.
 
         Returns:
-            rows with ``attempt``, the first and last time, and the least and greatest of each
-            measured quantity (bytes).
+            rows with ``attempt``, the first and last time, and the smallest or largest values of
+            the measured quantities (bytes).
         """
         ends = self._db.rows("SELECT min(id) AS first, max(id) AS last FROM samples")[0]
         if ends["first"] is None:

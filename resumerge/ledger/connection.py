@@ -1,8 +1,8 @@
 """The open SQLite file of a ledger. Only ledger/ uses SQL; other packages call named methods.
 
-sqlite-utils makes the tables, and reads and writes rows. This file adds what it does not do:
-transactions that wait for other writers, durable commits, use by several threads, and changes of
-many rows by one statement.
+sqlite-utils creates the tables, and reads and writes rows. This file adds the features that
+sqlite-utils lacks: transactions that wait for other writers, durable commits, use by several
+threads, and changes of many rows by one statement.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from resumerge.ledger.schema_check import check_schema, create_missing, read_mis
 from resumerge.ledger.validity import check_values, checked
 
 JOURNALS = ("-wal", "-shm", "-journal")
-"""The suffixes of the files that SQLite keeps beside a database."""
+"""The suffixes of the files that SQLite writes beside a database."""
 
 BUSY_SECONDS = 20.0
-"""The seconds that a write waits while another process writes."""
+"""The most seconds that a write waits for another process to finish writing."""
 
 Row = dict[str, Any]
 """A row of a table, by column."""
@@ -38,16 +38,17 @@ def now() -> str:
 class Connection:
     """A connection to a ledger that several threads may use; every write is one transaction.
 
-    A transaction that has returned survives a power cut: SQLite syncs the write-ahead log to disk
+    A committed transaction survives a power cut: SQLite syncs the write-ahead log to disk
     (``synchronous=FULL``).
 
     Args:
         path: the ledger, which is created if it does not exist.
-        read_only: whether the file and its journal mode stay as they are. Declared columns that the
-            file does not have are then read as null.
+        read_only: whether to leave the file and its journal mode unchanged. Declared columns that
+            the file lacks are then read as null.
 
     Raises:
-        sqlite3.DatabaseError: the file is not a database, is damaged, or has another schema.
+        sqlite3.DatabaseError: the file is not a database, is damaged, or its schema is not a
+            ledger's.
     """
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
@@ -67,7 +68,7 @@ class Connection:
                 return
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=FULL")
-            # On macOS commits would stay in the disk's cache; elsewhere this has no effect.
+            # On macOS, fsync leaves data in the disk's cache. Elsewhere these have no effect.
             self._db.execute("PRAGMA fullfsync=ON")
             self._db.execute("PRAGMA checkpoint_fullfsync=ON")
         except BaseException:
@@ -75,7 +76,7 @@ class Connection:
             raise
 
     def use_one_file(self) -> None:
-        """Put everything into the one file, without a write-ahead log beside it."""
+        """Move all data into the ledger's file, and remove the write-ahead log beside it."""
         with self._lock:
             self._db.execute("PRAGMA journal_mode=DELETE")
 
@@ -85,7 +86,7 @@ class Connection:
             self._db.close()
 
     def check(self) -> None:
-        """Read the whole file.
+        """Run SQLite's integrity check, which reads the whole file.
 
         Raises:
             sqlite3.DatabaseError: the file is damaged.
@@ -96,16 +97,16 @@ class Connection:
             raise sqlite3.DatabaseError(verdict)
 
     def create_missing(self) -> None:
-        """Create the declared tables and columns that the file does not have."""
+        """Create the declared tables and columns that the file lacks."""
         with self.transaction():
             create_missing(self._db)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Commit everything inside at once, or nothing. An inner one is part of the outer one.
+        """Commit all changes inside the block, or none. A nested block joins the outer transaction.
 
-        A transaction waits for other writers as it begins: sqlite-utils' own begins by reading, and
-        fails at the first change if another process has written since.
+        The transaction waits for other writers when it begins. A transaction of sqlite-utils begins
+        with a read, and fails at its first change if another process has written in between.
         """
         with self._lock:
             if self._db.conn.in_transaction:
@@ -117,14 +118,14 @@ class Connection:
 
     @contextmanager
     def at_one_moment(self) -> Iterator[None]:
-        """Read everything inside as it is at one moment, whatever other processes write."""
+        """Read one consistent state inside the block, even if other processes write meanwhile."""
         with self._lock, self._db.atomic():
             yield
 
     def rows(self, sql: str, params: Sequence[Any] = ()) -> list[Row]:
         """Return the rows of a query."""
         with self._lock:
-            # Not `Database.query`: a signal's exception inside it makes its savepoint fail.
+            # `Database.query` opens a savepoint, which fails if a signal raises inside it.
             cursor = self._db.execute(sql, params)
             names = [column[0] for column in cursor.description]
             return [dict(zip(names, row)) for row in cursor]
@@ -143,14 +144,14 @@ class Connection:
 
         Args:
             table: the table's name.
-            columns: the columns; by default all.
-            where: a condition in SQL, with `args` for its question marks; by default all rows.
+            columns: the columns to read; by default all.
+            where: a condition in SQL with question marks for `args`; by default all rows are read.
             args: the values for the question marks.
             order_by: the columns that order the rows, in SQL.
-            limit: the most rows; by default all.
+            limit: the most rows to return; by default all.
 
         Raises:
-            InvalidLedger: a column must not hold a value that it has.
+            InvalidLedger: a value is not valid in its column.
         """
         select = ", ".join(f'"{name}"' for name in columns) or "*"
         with self._lock:
@@ -159,7 +160,7 @@ class Connection:
         return rows
 
     def stream(self, table: str, order_by: str) -> Iterator[Row]:
-        """Yield all rows of a table, checked as by `read`; only some are in memory at once."""
+        """Yield all rows of a table, checked as by `read`, without holding all in memory."""
         with self._lock:
             yield from checked(table, self._db.table(table).rows_where(order_by=order_by))
 
@@ -169,7 +170,7 @@ class Connection:
         Args:
             table: the table's name.
             row: the values by column.
-            replace: whether the row replaces one that has the same key.
+            replace: whether the row replaces an existing row with the same key.
 
         Returns:
             the row's id.
@@ -185,29 +186,29 @@ class Connection:
             self._existing(table).insert_all(map(dict, rows))
 
     def update(self, table: str, key: int, values: Row) -> None:
-        """Change columns of the row with this primary key."""
+        """Set columns of the row with this primary key."""
         with self.transaction():
             self._db.table(table).update(key, values)
 
     def update_where(
         self, table: str, values: Mapping[str, Any], where: str = "TRUE", args: Sequence[Any] = ()
     ) -> None:
-        """Change columns of all rows that meet a condition in SQL."""
+        """Set columns of all rows that meet a condition in SQL."""
         columns = ", ".join(f'"{name}" = ?' for name in values)
         self.change(f'UPDATE "{table}" SET {columns} WHERE {where}', [*values.values(), *args])
 
     def delete(self, table: str, where: str | None = None, args: Sequence[Any] = ()) -> None:
-        """Delete the rows that meet a condition in SQL, or all."""
+        """Delete the rows that meet a condition in SQL; without a condition, all rows."""
         with self.transaction():
             self._db.table(table).delete_where(where, args)
 
     def change(self, sql: str, *rows: Sequence[Any]) -> None:
-        """Execute a statement for each of the rows of parameters, in one transaction."""
+        """Execute a statement once for each row of parameters, in one transaction."""
         with self.transaction():
             self._db.conn.executemany(sql, rows)
 
     def _existing(self, table: str) -> Table:
-        """Return a table that exists: sqlite-utils would create one with guessed columns."""
+        """Return a table, which must exist: sqlite-utils would create it with guessed columns."""
         existing = self._db.table(table)
         if not existing.exists():
             raise sqlite3.OperationalError(f"no such table: {table}")
@@ -215,13 +216,13 @@ class Connection:
 
 
 def check_files(path: Path) -> None:
-    """Check that a database and the files that SQLite keeps beside it are regular files.
+    """Check that a database and the files that SQLite writes beside it are regular files.
 
-    Opening a pipe would wait for its writer.
+    Opening a pipe would block until another process writes to it. Missing files are accepted.
 
     Raises:
-        sqlite3.DatabaseError: the database is something else.
-        sqlite3.OperationalError: a file beside it is something else.
+        sqlite3.DatabaseError: the database is not a regular file.
+        sqlite3.OperationalError: a file beside the database is not a regular file.
     """
     for suffix in ("", *JOURNALS):
         try:
@@ -230,4 +231,4 @@ def check_files(path: Path) -> None:
             kind = sqlite3.OperationalError if suffix else sqlite3.DatabaseError
             raise kind(f"{path.name}{suffix} is {error}") from None
         except OSError:
-            continue  # the file is missing, or opening it will raise SQLite's own error
+            continue  # if the file exists, SQLite raises its own error when it opens the file

@@ -15,10 +15,11 @@ _OPTIONAL = {"pandas", "numpy", "pysqlite3", "sqlite_dump"}
 
 @contextmanager
 def _without_optional_modules() -> Iterator[None]:
-    """Hide modules that sqlite-utils imports wherever they are installed; a ledger needs none.
+    """Hide the optional modules that sqlite-utils imports if they are installed.
 
-    pandas with numpy takes 80 MB and 0.3 s of a process that is promised to need 64 MB; pysqlite3
-    is a second SQLite. Other threads can import these modules meanwhile, and all code afterwards.
+    A ledger does not need them. pandas and numpy would take 80 MB and 0.3 s in a process that is
+    promised to use 64 MB, and pysqlite3 is a second copy of SQLite. The modules are hidden only
+    inside this context, and only from the thread that entered it.
     """
     thread = get_ident()
 
@@ -43,8 +44,8 @@ __all__ = ["Database", "Table", "open_database"]
 
 
 def open_database(connection: sqlite3.Connection) -> Database:
-    """Return sqlite-utils' view of a connection, which stays as it is.
+    """Wrap a connection in a sqlite-utils `Database`, without changing its settings.
 
-    Plugins that others have installed are not loaded: they would run in every merge.
+    Installed plugins of sqlite-utils are not loaded, because they would run in every merge.
     """
     return Database(connection, recursive_triggers=False, execute_plugins=False)

@@ -1,15 +1,15 @@
-"""The names of files and folders from an untrusted source that are safe to use."""
+"""Checks of file and folder names that come from an untrusted source."""
 
 from __future__ import annotations
 
 from pathlib import PurePosixPath
 
 METADATA = ".resumerge"
-"""The folder in a mirror that holds lease, snapshots and manifest; no file of a model is in it."""
+"""The folder in a mirror for the lease, snapshots and manifest. A model has no files in it."""
 
 
 def is_safe_name(name: object) -> bool:
-    """Return whether a name can be that of a model's file: it stays inside any folder."""
+    """Return whether a name is safe for a model's file: a relative path without ``..``."""
     if not isinstance(name, str) or not name.isprintable() or "\\" in name or len(name) > 1000:
         return False
     path = PurePosixPath(name)
@@ -24,5 +24,5 @@ def is_safe_name(name: object) -> bool:
 
 
 def is_output_name(name: object) -> bool:
-    """Return whether a visible folder or file can be made by a name in the working folder."""
+    """Return whether a name is safe for a visible file or folder in the working folder."""
     return is_safe_name(name) and "/" not in str(name) and not str(name).startswith(".")

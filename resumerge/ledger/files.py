@@ -1,4 +1,4 @@
-"""The tables of files that a run wrote or downloaded: companions, steps, downloads, mirrored."""
+"""The tables of files that a run has written, downloaded or mirrored."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Companions:
 
 @dataclass
 class Steps:
-    """The table ``steps``: progress of the steps, whose states are in files beside the ledger."""
+    """The table ``steps``: progress of each step. Its state is in a file beside the ledger."""
 
     _db: Connection
 
@@ -42,14 +42,14 @@ class Steps:
 
         Args:
             key: the step's key.
-            pieces: the number of pieces that are done.
+            pieces: the number of finished pieces.
             checksum: the file's xxh3-128, 32 hex digits.
         """
         row = {"key": key, "pieces": pieces, "checksum": checksum}
         self._db.insert("steps", row, replace=True)
 
     def done(self) -> dict[str, tuple[int, str]]:
-        """Return (number of pieces that are done, checksum of the file) of each step, by key."""
+        """Return (number of finished pieces, checksum of the state's file) of each step, by key."""
         return {row["key"]: (row["pieces"], row["checksum"]) for row in self._db.read("steps")}
 
 
@@ -61,12 +61,20 @@ class Downloads:
     _events: Events
 
     def note(self, path: str, repo: str, name: str, nbytes: int, inode: int) -> None:
-        """Record a file that this run downloads to the Hub's cache."""
+        """Record a file that this run downloads to the Hub's cache.
+
+        Args:
+            path: the file's path in the cache.
+            repo: the repo on the Hub.
+            name: the file's name in the repo.
+            nbytes: the file's size in bytes.
+            inode: the inode of the file in the cache.
+        """
         row = {"path": path, "repo": repo, "name": name, "nbytes": nbytes, "inode": inode}
         self._db.insert("downloads", {**row, "at": now()}, replace=True)
 
     def evict(self, path: str, name: str, nbytes: int) -> None:
-        """Replace the record of a download by an event: the file is gone."""
+        """Replace the record of a download by an event, after its file was deleted."""
         with self._db.transaction():
             self._db.delete("downloads", "path = ?", [path])
             self._events.add(EventKind.DOWNLOAD_EVICTED, file=name, bytes=nbytes)
@@ -88,7 +96,7 @@ class Mirrored:
         self._db.insert("mirrored", row, replace=True)
 
     def forget(self, name: str) -> None:
-        """Remove the record of a mirrored file that is missing in the mirror, or differs."""
+        """Remove the record of a file that is missing in the mirror, or differs there."""
         self._db.delete("mirrored", "name = ?", [name])
 
     def checksums(self) -> dict[str, str]:
@@ -96,6 +104,6 @@ class Mirrored:
         return {name: sha256 for name, (_, sha256) in self.files().items()}
 
     def files(self) -> dict[str, tuple[int, str]]:
-        """Return the bytes and SHA-256 of each file of the output in the mirror, by name."""
+        """Return (size in bytes, SHA-256) of each file of the output in the mirror, by name."""
         rows = self._db.read("mirrored", ["name", "nbytes", "sha256"], order_by="name")
         return {row["name"]: (row["nbytes"], row["sha256"]) for row in rows}

@@ -1,4 +1,4 @@
-"""The import of a ledger from a mirror, which anybody may have written.
+"""The import of a ledger from a mirror. It is untrusted: anybody may have written it.
 
 Only values of declared columns are used, and only if the column's validator accepts them
 (`tables`). No trigger, view, index or default of the untrusted database ever runs.
@@ -20,27 +20,26 @@ from resumerge.ledger.tables import TABLES
 from resumerge.ledger.validity import InvalidLedger, check_agreement, checked, in_sequence
 
 LARGEST_SNAPSHOT = 1 << 28
-"""The largest snapshot in bytes. A hundred thousand tensors and a day's samples take a quarter."""
+"""The largest accepted snapshot in bytes: four times 100,000 tensors with the samples of a day."""
 
 SECONDS = 120.0
-"""The most seconds of an import, so that no database can make it run for ever.
+"""The time limit of an import in seconds, which stops a query that a crafted file makes endless.
 
-Reading a database of the largest size takes two seconds.
+Reading a database of the largest accepted size takes two seconds.
 """
 
 
 def import_ledger(untrusted: Path, ledger: Path) -> None:
-    """Make a new ledger with the valid rows of an untrusted one.
+    """Create a ledger with the rows of an untrusted one, after checking all of them.
 
-    Columns that belong to the machine that wrote the ledger are left out.
+    Columns with the validator `tables.STAYS` are not imported.
 
     Args:
         untrusted: the untrusted file, which is only read.
-        ledger: the new file, which does not exist yet. If `InvalidLedger` is raised, it is not
-            created.
+        ledger: the path of the new file. No file is created if `InvalidLedger` is raised.
 
     Raises:
-        InvalidLedger: a table, a column or a value is not one of a ledger; the error gives the
+        InvalidLedger: a table, column or value does not belong in a ledger. The error gives the
             reason.
     """
     try:
@@ -79,8 +78,8 @@ def _tables(untrusted: Path) -> dict[str, list[Row]]:
 
 
 def _rows(db: Database, table: str) -> Iterator[Row]:
-    wanted = TABLES[table].imported
+    imported = TABLES[table].imported
     rows = db.table(table).rows_where(
-        select=", ".join(f'"{name}"' for name in wanted), order_by="1"
+        select=", ".join(f'"{name}"' for name in imported), order_by="1"
     )
-    return checked(table, rows, wanted)
+    return checked(table, rows, imported)

@@ -22,18 +22,19 @@ _WRITTEN = ("shards", "companions")
 
 
 class Ledger:
-    """The SQLite file of one run: the plan, and a member for each table that changes later.
+    """The SQLite file of one run: the plan, and an attribute for each table that changes later.
 
-    Several threads may use it, and several processes may have it open. Every change is one
-    transaction. When the method returns, the change survives a power cut.
+    Several threads may use a `Ledger`, and several processes may have the file open. Every change
+    is one transaction. Once the method has returned, the change survives a power cut.
 
     Args:
         path: the file, which is created if it does not exist.
-        read_only: whether the file and its journal mode stay as they are. Declared columns that the
-            file does not have are then read as null.
+        read_only: whether to leave the file and its journal mode unchanged. Declared columns that
+            the file lacks are then read as null.
 
     Raises:
-        sqlite3.DatabaseError: the file is not a database, is damaged, or has another schema.
+        sqlite3.DatabaseError: the file is not a database, is damaged, or its schema is not a
+            ledger's.
     """
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
@@ -61,11 +62,11 @@ class Ledger:
         self._db.close()
 
     def use_one_file(self) -> None:
-        """Put everything into the one file, without a write-ahead log beside it."""
+        """Move all data into the ledger's file, and remove the write-ahead log beside it."""
         self._db.use_one_file()
 
     def check(self) -> None:
-        """Read and check the whole file, and create declared tables that it does not have.
+        """Read and check the whole file, and create the declared tables that it lacks.
 
         Raises:
             sqlite3.DatabaseError: the file is damaged, holds no run, or contradicts itself.
@@ -75,10 +76,10 @@ class Ledger:
         self.check_rows()
 
     def check_rows(self) -> None:
-        """Check every value, and that the rows agree with each other.
+        """Check every value, and check that the rows agree with each other.
 
         Raises:
-            InvalidLedger: a value is invalid, or rows contradict each other; the error names the
+            InvalidLedger: a value is invalid, or rows contradict each other. The error names the
                 column.
         """
         compared = ("run", "sources", "shards", "mirrored", "attempts")
@@ -96,7 +97,7 @@ class Ledger:
         units: Iterable[Mapping[str, Any]],
         accounts: Iterable[Mapping[str, Any]] = (),
     ) -> None:
-        """Store the plan."""
+        """Store the plan: the row of the run and the rows of its other tables, by table."""
         tables = {"run": [run], "sources": sources, "shards": shards, "units": units}
         self.fill({**tables, "accounts": accounts})
 
@@ -104,7 +105,7 @@ class Ledger:
         """Store rows of several tables in one transaction.
 
         Args:
-            tables: the rows of each table, by its name. A table's rows all have the same columns.
+            tables: the rows of each table, by its name. All rows of a table have the same columns.
         """
         with self._db.transaction():
             for table, rows in tables.items():
@@ -122,12 +123,12 @@ class Ledger:
         return run
 
     def run_or_none(self) -> Row | None:
-        """Return the run's row; None while the plan is not stored."""
+        """Return the run's row; None before the plan is stored."""
         rows = self._db.read("run")
         return rows[0] if rows else None
 
     def totals(self) -> Totals:
-        """Return the numbers of units, bytes and shards, in all and committed."""
+        """Count the run's units, bytes and shards, in total and finished."""
         units = self._db.read("units", ("state", "nbytes", "blocks", "committed_blocks"))
         shards = self._db.read("shards", ["state", "copied"])
         return Totals(
@@ -151,17 +152,17 @@ class Ledger:
         return self._db.read("sources", order_by="number")
 
     def accounts(self) -> list[Row]:
-        """Return the uses of each model's tensors; empty for a ledger of an older version."""
+        """Return the uses of each model's tensors; an empty list if an older version planned."""
         return self._db.read("accounts", order_by="number")
 
     def set_stamps(self, stamps: Mapping[str, str]) -> None:
-        """Store the stamps of the files of local models, as JSON, by model."""
+        """Store the file stamps of local models: JSON text, by model."""
         with self._db.transaction():
             for model, text in stamps.items():
                 self._db.update_where("sources", {"stamps": text}, "model = ?", [model])
 
     def set_contents(self, hashes: Mapping[str, str]) -> None:
-        """Store the hash of the bytes that were read of each local model, by model."""
+        """Store hashes of the bytes that the run read from local models, by model."""
         with self._db.transaction():
             for model, text in hashes.items():
                 self._db.update_where("sources", {"content": text}, "model = ?", [model])
@@ -171,11 +172,11 @@ class Ledger:
         self._db.update_where("run", {"state": state})
 
     def set_options(self, options: Mapping[str, Any]) -> None:
-        """Store the options that are kept: `Options.kept_from_now`."""
+        """Store the options that later attempts inherit, from `Options.kept_from_now`."""
         self._db.update_where("run", {"options": json.dumps(options)})
 
     def set_mirror(self, url: str) -> None:
-        """Store the address of a new mirror of the run, which has no file of it yet."""
+        """Store the URL of a new, empty mirror, and remove all rows of ``mirrored``."""
         with self._db.transaction():
             self.set_mirror_url(url)
             self._db.delete("mirrored")
@@ -196,8 +197,9 @@ class Ledger:
         Args:
             run: the columns of the run that differ on this machine: ``output``, ``config_path``,
                 ``mirror``, ``host``.
-            folders: the folders of local sources that are elsewhere on this machine, by number.
-            lost: the numbers of committed units whose bytes are not in the mirror.
+            folders: the new paths of local sources that moved, by the source's number.
+            lost: the numbers of committed units whose bytes are not in the mirror. They become
+                pending.
             shards: the number of shards in the mirror.
         """
         came_from = self.run()["host"]
@@ -212,7 +214,7 @@ class Ledger:
 
 
 def read_run(path: Path, column: str) -> Any:
-    """Return a column of the run's row of the ledger at `path`, read without changing the file.
+    """Read one column of the run's row from the ledger at `path`, without changing the file.
 
     Raises:
         sqlite3.DatabaseError: the file cannot be read, or holds no run.

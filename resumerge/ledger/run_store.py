@@ -18,22 +18,23 @@ from resumerge.storage import Storage
 
 RECIPE_FILE = "recipe.yaml"
 IN_BUCKETS = "in-buckets"
-"""The folder in the state folder with the working folders of runs whose output is in a bucket."""
+"""The subfolder of the state folder for the working folders of runs with a bucket as output."""
 
 STAGED = ".new"
-"""The suffix of a run's folder until its plan is stored completely, and while it is removed."""
+"""The suffix of a run's folder while its plan is being stored, and while it is being removed."""
 
 
 class RunStore:
-    """The ledgers below one folder.
+    """The runs in one state folder.
 
     Args:
-        folder: the state folder; by default ``RESUMERGE_STATE_DIR``, else ``./state``.
+        folder: the state folder; by default ``RESUMERGE_STATE_DIR``, or ``./state`` if the variable
+            is not set.
     """
 
     def __init__(self, folder: Path | str | None = None) -> None:
-        usual = os.environ.get("RESUMERGE_STATE_DIR") or "state"
-        self.folder = Path(folder or local_path(usual, "state folder")).absolute()
+        default = os.environ.get("RESUMERGE_STATE_DIR") or "state"
+        self.folder = Path(folder or local_path(default, "state folder")).absolute()
 
     def runs(self) -> list[Path]:
         """Return the folders of all runs, oldest first."""
@@ -57,10 +58,13 @@ class RunStore:
         return sorted(folders, key=lambda path: (_created(path), path.name))
 
     def find(self, wanted: str | None) -> Path:
-        """Return the folder of a run, by its id or its output; the newest run's for None.
+        """Return the folder of a run.
+
+        Args:
+            wanted: the run's id or output; None for the newest run.
 
         Raises:
-            InputError: there is no such run, or the state folder cannot be read.
+            InputError: no run matches, or the state folder cannot be read.
         """
         runs = self.runs()
         if wanted is None and runs:
@@ -92,19 +96,19 @@ class RunStore:
         """Return the working folder of the run whose output is a place in a bucket.
 
         Args:
-            url: the place's normalised address.
+            url: the normalised address of that place.
         """
         return self.folder / IN_BUCKETS / _digest(url) / url.rpartition("/")[2]
 
     def remove_unused(self, output: Path) -> None:
-        """Remove the working folder of a run whose output is in a bucket, if nothing is in it."""
+        """Remove the working folder of a run whose output is in a bucket, if it is empty."""
         if output.is_relative_to(self.folder / IN_BUCKETS):
             with suppress(OSError):
                 for folder in (output, *output.parents[:2]):
                     folder.rmdir()
 
     def of_address(self, url: str) -> list[Path]:
-        """Return the runs whose output is a place in a bucket, by its address, oldest first."""
+        """Return the runs whose output is at this address in a bucket, oldest first."""
         return self.of_output(self.output_in(url))
 
     def of_output(self, output: Path) -> list[Path]:
@@ -119,20 +123,20 @@ class RunStore:
         ]
 
     def stage(self, model: str, storage: Storage) -> Path:
-        """Make a folder for a new run of a model; its suffix `STAGED` makes readers ignore it."""
+        """Create a folder for a new run of a model. Readers ignore it: its suffix is `STAGED`."""
         storage.make_folder(self.folder)
-        stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+        created = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
         name = re.sub(r"[^A-Za-z0-9_-]+", "-", model).strip("-")[:40] or "merge"
-        folder = self.folder / f"{name}-{stamp}-{os.urandom(2).hex()}{STAGED}"
+        folder = self.folder / f"{name}-{created}-{os.urandom(2).hex()}{STAGED}"
         folder.mkdir()
         return folder
 
     def staged(self) -> list[Path]:
-        """Return the folders of runs whose creation or removal is not finished."""
+        """Return the folders of runs that were not completely created or removed."""
         return list(self.folder.glob(f"*{STAGED}"))
 
     def publish(self, folder: Path, storage: Storage) -> Path:
-        """Give a staged folder its final name, durably."""
+        """Rename a staged folder to its final name, durably, and return the new path."""
         final = folder.with_suffix("")
         storage.rename(folder, final)
         return final
@@ -142,8 +146,8 @@ def is_output_in(output: Path | str, url: str | None) -> bool:
     """Return whether a run's output is a place in a bucket, and not a folder on its machine.
 
     Args:
-        output: the run's output, of whatever machine.
-        url: the normalised address of its mirror.
+        output: the run's output as its ledger records it, on this machine or another one.
+        url: the normalised address of the run's mirror, or None.
     """
     parts = Path(output).parts[-3:]
     return url is not None and parts[:2] == (IN_BUCKETS, _digest(url))
@@ -153,14 +157,14 @@ def named_output(output: Path | str, url: str | None) -> Path | str:
     """Return a run's output as the user named it: a path, or the address of a place in a bucket.
 
     Args:
-        output: the run's output, of whatever machine.
-        url: the normalised address of its mirror; None without one.
+        output: the run's output as its ledger records it, on this machine or another one.
+        url: the normalised address of the run's mirror, or None.
     """
     return url if url is not None and is_output_in(output, url) else Path(output)
 
 
 def output_as_named(output: Path | str, url: str | None) -> str:
-    """Return a run's output as text, as the user named it."""
+    """Return the text of `named_output`."""
     return str(named_output(output, url))
 
 
@@ -174,7 +178,8 @@ _LEDGERS = (LEDGER_FILE, SNAPSHOT_FILE)
 def _run_column(folder: Path, column: str) -> str:
     """Return a column of the run's row, from the ledger or its snapshot.
 
-    The text is empty if both are damaged.
+    Returns:
+        the column as text; empty if both files are damaged or missing.
     """
     for name in _LEDGERS:
         with suppress(sqlite3.DatabaseError):
@@ -184,7 +189,7 @@ def _run_column(folder: Path, column: str) -> str:
 
 
 def state_of(folder: Path) -> str:
-    """Return the state of a run, by the folder of its ledger; empty if that is damaged."""
+    """Return the state of the run in this folder; empty if ledger and snapshot are damaged."""
     return _run_column(folder, "state")
 
 
@@ -193,5 +198,5 @@ def _created(folder: Path) -> str:
 
 
 def output_of(folder: Path) -> str:
-    """Return the output of a run, by the folder of its ledger; empty if that is damaged."""
+    """Return the output of the run in this folder; empty if ledger and snapshot are damaged."""
     return _run_column(folder, "output")

@@ -1,7 +1,8 @@
-"""The schema of a ledger: created, completed and checked; any other schema is refused.
+"""The schema of a ledger: its creation, completion and check.
 
 Anybody may have changed the file. A foreign trigger, constraint or index would run when the ledger
-is written, and a column with another declaration could hold other types of values.
+is written, and a column with another declaration could hold other types of values. Such a schema is
+refused.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ VIEWS = {
         "rss, budget, batch_bytes FROM samples, (SELECT sum(nbytes) AS nbytes FROM units) AS total"
     )
 }
-"""Views for people who open the file with other programs; this program does not read them.
+"""Views for people who open the file with other programs. This program does not read them.
 
-The SQL must not change, not even by quotes (as sqlite-utils would write it): older versions compare
-it with theirs.
+The SQL must stay exactly the same, without the quotes that sqlite-utils would add: older versions
+compare it with their own text.
 """
 
 _TYPES = {int: "INTEGER", float: "REAL", str: "TEXT", bytes: "BLOB"}
@@ -35,11 +36,11 @@ _TYPES = {int: "INTEGER", float: "REAL", str: "TEXT", bytes: "BLOB"}
 def check_schema(db: Database) -> Missing:
     """Check that the schema is one that `create_missing` made in this version or an older one.
 
-    Further tables and columns are accepted if they compute and constrain nothing. No views are
-    accepted except those of `VIEWS`.
+    Additional tables and columns are accepted if they compute and constrain nothing. The only
+    accepted views are those in `VIEWS`.
 
     Returns:
-        the missing columns. A column that cannot be null is only missing with its whole table.
+        the missing columns. A column that cannot be null is missing only if its whole table is.
 
     Raises:
         InvalidLedger: the schema is not a ledger's.
@@ -67,7 +68,7 @@ def check_schema(db: Database) -> Missing:
 
 
 def create_missing(db: Database) -> None:
-    """Create the declared tables, columns and views that the file does not have.
+    """Create the declared tables, columns and views that the file lacks.
 
     Raises:
         InvalidLedger: the file's schema is not a ledger's.
@@ -90,20 +91,20 @@ def create_missing(db: Database) -> None:
 
 
 def read_missing_as_null(db: Database, missing: Missing) -> None:
-    """Have this connection read missing columns as null, without changing the file."""
+    """Make this connection read missing columns as null, without changing the file."""
     for table, columns in missing.items():
         if not columns:
             continue
-        listed = ", ".join(
+        select = ", ".join(
             f'{"NULL AS " if column.name in columns else ""}"{column.name}"'
             for column in TABLES[table].columns
         )
-        rows = "WHERE FALSE" if lacks_table(table, columns) else f"FROM main.{table}"
-        db.execute(f"CREATE TEMP VIEW {table} AS SELECT {listed} {rows}")
+        source = "WHERE FALSE" if lacks_table(table, columns) else f"FROM main.{table}"
+        db.execute(f"CREATE TEMP VIEW {table} AS SELECT {select} {source}")
 
 
 def lacks_table(table: str, missing_columns: Sequence[str]) -> bool:
-    """Return whether a whole table is missing: all of its columns are."""
+    """Return whether all columns of a table are missing, which means the table is."""
     return len(missing_columns) == len(TABLES[table].columns)
 
 
@@ -122,16 +123,16 @@ def _missing_columns(table: str, definitions: Sequence[str]) -> list[str]:
 
 
 def _definitions(table: str) -> dict[str, str]:
-    """Return the definitions of a table's columns as SQLite has them, by column."""
+    """Return the SQL that defines each column of a table, as SQLite stores it, by column."""
     definitions = {}
     for column in TABLES[table].columns:
-        words = f'"{column.name}" {_TYPES[column.type]}'
+        sql = f'"{column.name}" {_TYPES[column.type]}'
         if column is TABLES[table].columns[0]:
-            words += " PRIMARY KEY"
+            sql += " PRIMARY KEY"
         if column.references:
             key = TABLES[column.references].columns[0].name
-            words += f' REFERENCES "{column.references}"("{key}")'
-        definitions[column.name] = words
+            sql += f' REFERENCES "{column.references}"("{key}")'
+        definitions[column.name] = sql
     return definitions
 
 

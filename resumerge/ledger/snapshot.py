@@ -17,15 +17,15 @@ _PIECE = 1 << 20
 
 def take_snapshot(ledger: Ledger, storage: Storage) -> None:
     """Copy the ledger with SQLite's backup API, and replace the snapshot atomically."""
-    final = ledger.path.with_name(SNAPSHOT_FILE)
-    fresh = final.with_suffix(".partial")
-    copy_ledger(ledger, fresh, storage)
-    storage.sync_file(fresh)
-    storage.rename(fresh, final)
+    snapshot = ledger.path.with_name(SNAPSHOT_FILE)
+    partial = snapshot.with_suffix(".partial")
+    copy_ledger(ledger, partial, storage)
+    storage.sync_file(partial)
+    storage.rename(partial, snapshot)
 
 
 def copy_ledger(ledger: Ledger, path: Path, storage: Storage) -> None:
-    """Copy the ledger, as it is at one moment, to one file. An existing file is replaced.
+    """Copy one consistent state of the ledger to a single file. An existing file is replaced.
 
     Other connections may write to the ledger meanwhile. The copy is not synced to disk.
     """
@@ -40,32 +40,32 @@ def copy_ledger(ledger: Ledger, path: Path, storage: Storage) -> None:
 
 
 def restore_snapshot(folder: Path, storage: Storage) -> None:
-    """Replace a damaged ledger by its snapshot; the damaged one is renamed ``ledger.damaged.db``.
+    """Replace a damaged ledger by its snapshot. The damaged file becomes ``ledger.damaged.db``.
 
     An event in the restored ledger records the replacement.
 
     Raises:
-        sqlite3.DatabaseError: there is no snapshot, or it is damaged; nothing has changed.
+        sqlite3.DatabaseError: there is no snapshot, or it is damaged. The ledger is unchanged.
     """
     snapshot, final = folder / SNAPSHOT_FILE, folder / LEDGER_FILE
     if not snapshot.exists():
         raise sqlite3.DatabaseError("there is no snapshot")
     check_files(snapshot)
-    fresh = folder / "ledger.restored.partial"
-    _remove_journals(fresh, storage)
-    _copy(snapshot, fresh, storage)
-    restored = Ledger(fresh)
+    partial = folder / "ledger.restored.partial"
+    _remove_journals(partial, storage)
+    _copy(snapshot, partial, storage)
+    restored = Ledger(partial)
     try:
         restored.check()
         restored.events.add(EventKind.LEDGER_RESTORED)
         restored.use_one_file()
     finally:
         restored.close()
-    storage.sync_file(fresh)
+    storage.sync_file(partial)
     if final.exists():
         storage.rename(final, folder / "ledger.damaged.db")
     _remove_journals(final, storage)
-    storage.rename(fresh, final)
+    storage.rename(partial, final)
 
 
 def _copy(source: Path, target: Path, storage: Storage) -> None:
@@ -80,7 +80,7 @@ def _copy(source: Path, target: Path, storage: Storage) -> None:
 
 
 def is_reconciled(ledger: Ledger) -> bool:
-    """Return whether the ledger was never restored, or has been compared with the shards since."""
+    """Return whether a restored ledger was compared with the shards; True if never restored."""
     last = ledger.events.last(EventKind.LEDGER_RESTORED, EventKind.LEDGER_RECONCILED)
     return last is None or last["kind"] == EventKind.LEDGER_RECONCILED
 

@@ -1,9 +1,9 @@
 """The tables of a ledger. A column is declared here, and nowhere else.
 
-This declaration is used to create the tables (`schema_check`), to validate values that are read
+The declaration is used to create the tables (`schema_check`), to validate values that are read
 (`validity`), to import a ledger from a mirror (`import_ledger`), and to copy results from another
 machine's ledger (`units`). To add a column, add a line here. Its validator has to accept null,
-because older ledgers do not have the column.
+because older ledgers lack the column.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from resumerge.ledger.validators import (
 from resumerge.tensor_uses import UnusedReason, Use
 
 STAYS: Final = None
-"""The mark, in place of a validator, of a column that is not imported on another machine."""
+"""The value of `Column.validator` for a column that another machine does not import."""
 
 
 @dataclass(frozen=True)
@@ -46,14 +46,14 @@ class Column:
     Args:
         name: the column's name.
         type: ``int``, ``float``, ``str`` or ``bytes``.
-        validator: a function that decides whether a value may be in a ledger, also in an untrusted
-            one that is imported; or `STAYS`, for a column that is not imported.
+        validator: a function that returns whether a value is valid, in a ledger of this machine or
+            an untrusted one that is imported. `STAYS` for a column that is not imported.
         references: the table whose primary key the column holds.
         result: whether the column describes the bytes of a unit, whichever machine computed them.
             It is set from `UnitCommit.results`, copied if another machine computed the unit, and
             cleared when the unit has to be computed again.
-        local: the validator of a column that stays; by default it accepts any value of the column's
-            type, and null.
+        local: the validator of a column that is not imported. The default accepts every value of
+            the column's type, and null.
     """
 
     name: str
@@ -75,8 +75,8 @@ class Table:
 
     Args:
         columns: the table's columns.
-        required: whether every ledger that is imported has the table.
-        first: the key of the first row, if keys are consecutive numbers; None if they are not.
+        required: whether an imported ledger has to contain the table.
+        first: the key of the first row if keys are consecutive numbers, otherwise None.
     """
 
     columns: tuple[Column, ...]
@@ -109,7 +109,7 @@ TABLES: dict[str, Table] = {
             Column("versions", str, mapping),
             Column("host", str, or_null(text(300))),
             Column("state", str, like("planned|running|interrupted|failed|done")),
-            Column("mirror", str, STAYS),  # the importing machine knows by which URL it reads it
+            Column("mirror", str, STAYS),  # the importing machine may use another URL
         ),
         required=True,
     ),
@@ -256,4 +256,4 @@ TABLES: dict[str, Table] = {
         ),
     ),
 }
-"""Every table, by name. docs/architecture/ledger.md says what each column means."""
+"""Every table, by name. docs/architecture/ledger.md describes the columns."""

@@ -1,4 +1,4 @@
-"""The measurements of a unit: running sums over its blocks, as the ledger keeps them."""
+"""The measurements of a unit: running sums over its blocks, as the ledger stores them."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class UnitMeasurements:
     """The measurements of a unit's committed blocks.
 
     Args:
-        models: the operands as text; the first is the model that changes are counted from.
-        blocks: the number of blocks.
-        sums: the sums over these blocks, in their order: `UNIT_SUMS`, then `MODEL_SUMS` for each
-            other model.
-        scheme: the name of the scheme that the unit is quantised in; empty if it is plain.
-        elements: the number of the unit's elements if it is quantised, otherwise 0.
+        models: the operands as text. Changes are measured from the first one.
+        blocks: the number of committed blocks.
+        sums: the sums over these blocks, added in block order: the values of `UNIT_SUMS`, then the
+            values of `MODEL_SUMS` for each model after the first.
+        scheme: the unit's quantisation scheme; empty if the unit is not quantised.
+        elements: the number of elements of a quantised unit, otherwise 0.
     """
 
     models: tuple[str, ...]
@@ -49,12 +49,12 @@ class UnitMeasurements:
 
     @classmethod
     def begun(cls, models: Sequence[str], scheme: str = "", elements: int = 0) -> UnitMeasurements:
-        """Return the measurements of a unit made from these models, before its first block."""
+        """Return the measurements of a unit before its first block, with all sums 0."""
         width = len(UNIT_SUMS) + len(MODEL_SUMS) * (len(models) - 1)
         return cls(tuple(models), 0, (0.0,) * width, scheme, elements)
 
     def plus(self, rows: Iterable[Sequence[float]]) -> UnitMeasurements:
-        """Return the measurements with the sums of the next blocks, added one by one."""
+        """Return measurements that include the next blocks, given the sums of each block."""
         sums, blocks = [*self.sums], self.blocks
         for row in rows:
             blocks += 1
@@ -62,11 +62,11 @@ class UnitMeasurements:
         return replace(self, blocks=blocks, sums=tuple(sums))
 
     def __getitem__(self, name: str) -> float:
-        """Return a sum of the unit by its name in `UNIT_SUMS`."""
+        """Return the sum with this name in `UNIT_SUMS`."""
         return self.sums[UNIT_SUMS.index(name)]
 
     def of_models(self) -> list[tuple[str, dict[str, float]]]:
-        """Return the sums of each model but the first, by the names in `MODEL_SUMS`."""
+        """Return (model, its sums by the names in `MODEL_SUMS`) for each model after the first."""
         sums_of_models, at = [], len(UNIT_SUMS)
         for model in self.models[1:]:
             sums_of_models.append(
@@ -76,26 +76,26 @@ class UnitMeasurements:
         return sums_of_models
 
     def as_json(self) -> str:
-        """Return the measurements as JSON, from which each number is read again bit by bit."""
+        """Return JSON from which `of_json` reads the same numbers, bit for bit."""
         facts = {"models": self.models, "blocks": self.blocks, "sums": self.sums}
         quantised = {"scheme": self.scheme, "elements": self.elements} if self.scheme else {}
         return json.dumps(facts | quantised)
 
     @classmethod
     def of_json(cls, text: str) -> UnitMeasurements:
-        """Return the measurements that `as_json` has written.
+        """Parse the JSON that `as_json` writes.
 
         Raises:
-            ValueError: they are no such measurements.
+            ValueError: the text is not the JSON of valid measurements.
         """
         try:
-            value = json.loads(text)
+            decoded = json.loads(text)
             measurements = cls(
-                tuple(value["models"]),
-                value["blocks"],
-                tuple(value["sums"]),
-                value.get("scheme", ""),
-                value.get("elements", 0),
+                tuple(decoded["models"]),
+                decoded["blocks"],
+                tuple(decoded["sums"]),
+                decoded.get("scheme", ""),
+                decoded.get("elements", 0),
             )
         except (KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(f"no measurements: {error}") from error
@@ -119,7 +119,7 @@ class UnitMeasurements:
 
 
 def _columns(sums: Sequence[float]) -> Iterator[Sequence[float]]:
-    """Yield the sums that cannot be negative."""
+    """Yield slices of the sums that cannot be negative."""
     first = len(UNIT_SUMS)
     yield sums[:first]
     for place, name in enumerate(MODEL_SUMS):
@@ -128,7 +128,7 @@ def _columns(sums: Sequence[float]) -> Iterator[Sequence[float]]:
 
 
 def are_measurements(value: Any) -> bool:
-    """Return whether a value is the JSON of measurements, or null."""
+    """Return whether a value is the JSON of valid measurements, or null."""
     if value is None:
         return True
     try:

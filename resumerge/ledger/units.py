@@ -22,17 +22,18 @@ _OF_BYTES = ("block_hashes", "checksum", "measurements")
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """The progress of one unit, as the ledger has it.
+    """The progress of one unit, as the ledger records it.
 
     Args:
         committed_blocks: the number of committed blocks, counted from the first block on.
         hashes: the hashes of the committed blocks, 16 bytes each, in block order.
         input_hashes: the hashes of the inputs of these blocks; empty for a complete unit.
         checksum: the checksum of the whole unit; None while blocks are missing.
-        attempt: the number of the attempt that committed blocks last.
-        batch: the number of that attempt's batch.
-        measurements: the measurements of these blocks; None for a complete unit, and if a block was
-            not measured.
+        attempt: the number of the attempt that committed blocks last; None if no attempt in this
+            ledger did.
+        batch: the number of the batch, within that attempt, that committed blocks last.
+        measurements: the measurements of the committed blocks; None for a complete unit, and if one
+            of the blocks was not measured.
     """
 
     committed_blocks: int
@@ -55,7 +56,7 @@ class UnitCommit:
 
     Args:
         number: the unit's number.
-        hashes: the hashes of all committed blocks of the unit, with those of this batch.
+        hashes: the hashes of all committed blocks of the unit, including the blocks of this batch.
         input_hashes: the hashes of the inputs of these blocks.
         checksum: the checksum of the whole unit; None while blocks are missing.
         seconds: the seconds spent computing the unit in this batch.
@@ -71,11 +72,11 @@ class UnitCommit:
 
     @classmethod
     def of_row(cls, row: Mapping[str, Any], number: int) -> UnitCommit:
-        """Return what another ledger's row has of a unit, to be committed here.
+        """Build the commit of a unit from its row in another ledger.
 
         Args:
-            row: the row of a committed unit in the table ``units``.
-            number: the unit's number here.
+            row: the row of a committed unit in the other ledger's table ``units``.
+            number: the unit's number in this ledger.
         """
         measurements = row["measurements"]
         return cls(
@@ -89,7 +90,7 @@ class UnitCommit:
 
     @property
     def results(self) -> dict[str, Any]:
-        """The results of a unit, and its state: columns of the table ``units``, by name."""
+        """The unit's results and state: values for the table ``units``, by column."""
         return {
             "state": "committed" if self.checksum else "pending",
             "committed_blocks": len(self.hashes) // HASH_BYTES,
@@ -107,8 +108,8 @@ class Totals:
     Args:
         units: the number of units.
         units_committed: the number of units that are committed.
-        nbytes: the bytes of output.
-        nbytes_committed: the bytes of output that are committed.
+        nbytes: the size of the output's tensors in bytes.
+        nbytes_committed: the bytes that are committed.
         shards: the number of shards.
         shards_sealed: the number of shards that are sealed.
         shards_copied: the number of shards that are copies of weight files.
@@ -132,16 +133,16 @@ class Units:
     _samples: Samples
 
     def all(self, shard: int | None = None) -> list[Row]:
-        """Return the units of one shard, or of all, in the order of the plan."""
+        """Return the units of a shard, or all units if it is None, in the order of the plan."""
         if shard is None:
             return self._db.read("units", order_by="number")
         return self._db.read("units", (), "shard = ?", [shard], order_by="number")
 
     def recent(self, batches: int) -> set[int]:
-        """Return the numbers of the units that the last batches of the last attempt committed.
+        """Return the numbers of the units in the last batches of the last attempt that committed.
 
         Args:
-            batches: the number of these batches.
+            batches: the number of batches.
         """
         columns = ("number", "attempt", "batch")
         rows = self._db.read("units", columns, "attempt IS NOT NULL AND batch IS NOT NULL")
@@ -181,9 +182,9 @@ class Units:
         ]
 
     def measurements(self) -> list[tuple[Row, UnitMeasurements]]:
-        """Return (row, measurements) of each complete unit with measurements of all its blocks.
+        """Return (row, measurements) of each complete unit whose blocks were all measured.
 
-        A unit may lack measurements because an older version of the program committed its blocks.
+        Blocks that ``--no-accounts`` or an older version of the program committed are not measured.
         """
         columns = ("number", "name", "dtype", "shape", "blocks", "measurements")
         measured = "measurements IS NOT NULL AND checksum IS NOT NULL"
@@ -199,14 +200,14 @@ class Units:
         totals: Mapping[str, Any],
         sample: Sample | None = None,
     ) -> None:
-        """Mark the blocks that a batch wrote as committed. The caller has synced their bytes.
+        """Mark the blocks of a batch as committed. The caller has synced their bytes.
 
         Args:
             attempt: the attempt's number.
             batch: the batch's number in the attempt.
-            units: the blocks that the batch wrote, of each unit.
-            totals: columns of the attempt that count its work so far.
-            sample: a sample to store with the batch; None to store none.
+            units: the commit of each unit that has blocks in the batch.
+            totals: the columns of the attempt that count its work so far, by name.
+            sample: a sample to store in the same transaction, or None.
         """
         committed = [unit.results | {"attempt": attempt, "batch": batch} for unit in units]
         with self._db.transaction():
@@ -232,14 +233,14 @@ class Units:
         kind: EventKind,
         **data: Any,
     ) -> None:
-        """Give all shards and units new offsets, sizes and hashes, and record an event.
+        """Store new offsets, sizes and hashes of all shards and units, and record an event.
 
-        The caller has written and synced a file that matches them.
+        The caller has written and synced a file that matches the new rows.
 
         Args:
-            shards: the rows of all shards.
-            units: the rows of all units, each of which is committed.
-            commits: the results of each unit.
+            shards: the new rows of all shards.
+            units: the new rows of all units, which are all committed.
+            commits: the new results of each unit, in the order of `units`.
             kind: the event's kind.
             data: the event's facts.
         """
@@ -255,7 +256,8 @@ class Units:
     def forget(self, numbers: Iterable[int], kind: EventKind, **data: Any) -> None:
         """Make units pending and their shards open again, and record an event with the reason.
 
-        The mirror's copies of these shards no longer count.
+        The rows of these shards in ``mirrored`` are deleted, because the mirror's copies are
+        outdated.
         """
         forgotten = list(numbers)
         cleared = {column.name: 0 if column.type is int else None for column in _results()}
@@ -301,18 +303,18 @@ class Shards:
         return [name for name in sealed if name not in mirrored]
 
     def forgotten(self) -> set[str]:
-        """Return the names of the shards with units that were committed and are pending again."""
+        """Return the names of shards with units that were committed and are pending again."""
         lost = "committed_blocks = 0 AND attempt IS NOT NULL"
         numbers = {row["shard"] for row in self._db.read("units", ["shard"], lost)}
         return {shard["name"] for shard in self.all() if shard["number"] in numbers}
 
     def seal(self, shard: int, mirrored: tuple[int, str] | None = None) -> None:
-        """Mark a shard sealed. The caller has given its file the final name, durably.
+        """Mark a shard as sealed. The caller has renamed its file to the final name, durably.
 
         Args:
             shard: the shard's number.
-            mirrored: the bytes and SHA-256 of a shard that is in the mirror already, and only
-                there.
+            mirrored: the size in bytes and the SHA-256 of a shard that is only in the mirror; None
+                for a local file.
         """
         with self._db.transaction():
             self._db.update("shards", shard, {"state": "sealed", "sealed_at": now()})
@@ -326,16 +328,17 @@ class Shards:
         mirrored: tuple[int, str] | None = None,
         kind: EventKind = EventKind.SHARD_ADOPTED,
     ) -> None:
-        """Adopt a shard that a task of an earlier attempt, or a sweep, computed, and seal it.
+        """Adopt and seal a shard that was computed by an earlier task of a cluster, or by a sweep.
 
-        Its file has its final name, durably, and bytes with these hashes.
+        The caller has checked that the bytes have these hashes, and that the file has its final
+        name, durably.
 
         Args:
             shard: the shard's number.
-            units: the blocks of all its units.
-            mirrored: the bytes and SHA-256 of a shard that is in the mirror already, and only
-                there.
-            kind: the kind of the event that is recorded.
+            units: the commits of all units of the shard.
+            mirrored: the size in bytes and the SHA-256 of a shard that is only in the mirror; None
+                for a local file.
+            kind: the kind of the event to record.
         """
         with self._db.transaction():
             for unit in units:
@@ -351,8 +354,8 @@ class Shards:
         """Adopt shards that another machine sealed and mirrored.
 
         Args:
-            shards: the units of each shard as the other machine's ledger has them, by number.
-            mirrored: the bytes and SHA-256 of every file that is in the mirror, by name.
+            shards: the unit rows of each shard in the other machine's ledger, by shard number.
+            mirrored: the size in bytes and the SHA-256 of every file in the mirror, by name.
         """
         adopted = {"state": "committed", "attempt": None, "batch": None}
         with self._db.transaction():
@@ -364,7 +367,7 @@ class Shards:
                 self._events.add(
                     EventKind.SHARD_FROM_MIRROR, shard=self._name_of(number), units=len(units)
                 )
-            if shards:  # without stamps, checks/drift.py compares local models with input hashes
+            if shards:  # without stamps, checks/drift.py compares local models by input hashes
                 self._db.update_where("sources", {"stamps": None})
             recorded = self._mirrored.checksums()
             for name, (nbytes, sha256) in mirrored.items():
@@ -377,7 +380,7 @@ class Shards:
 
 
 def _measurements_of(text: str | None, blocks: int) -> UnitMeasurements | None:
-    """Return measurements from JSON; None unless they are of this number of blocks."""
+    """Parse the JSON of measurements; return None if they cover another number of blocks."""
     measurements = UnitMeasurements.of_json(text) if text else None
     return measurements if measurements and measurements.blocks == blocks else None
 

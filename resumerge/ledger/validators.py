@@ -13,20 +13,20 @@ from resumerge.options import are_kept_options
 from resumerge.output_path import is_shard_name, is_weights
 
 LARGEST = 1 << 60
-"""The largest integer, an exabyte: the sum of a few such numbers is still an integer of SQLite."""
+"""The largest accepted integer, an exabyte. A sum of a few still fits an integer of SQLite."""
 
 MOST_SECONDS = 1e12
 _NUMBERS = frozenset({"after", "before", "bytes", "damage", "peak_rss", "requests", "seconds"})
 _LISTS = frozenset({"models"})
-"""The names of data in events that the program computes with: numbers, and lists of text."""
+"""The facts of events that the program computes with: names of numbers, and of lists of text."""
 _LONGEST_SHAPE, _LONGEST_PATH = 1000, 4096
 """The most characters of a shape, and of a path."""
 
 SOURCE = "source "
-"""The prefix of a source's name in the parts of a fingerprint."""
+"""The prefix of a fingerprint part's key if the part pins a source; the source's name follows."""
 
 Validator = Callable[[Any], bool]
-"""A function that returns whether a value may be in a column."""
+"""A function that returns whether a value is valid in a column."""
 
 
 def text(most: int = 4096) -> Validator:
@@ -35,18 +35,18 @@ def text(most: int = 4096) -> Validator:
 
 
 def path(value: Any) -> bool:
-    """Return whether a value is text that the system accepts as a path to anything or nothing."""
+    """Return whether a value is text that the system accepts as a path, existing or not."""
     return isinstance(value, str) and len(value) <= _LONGEST_PATH and "\0" not in value
 
 
 def like(pattern: str) -> Validator:
-    """Return a validator of text that matches a regular expression as a whole."""
+    """Return a validator of text that fully matches a regular expression."""
     compiled = re.compile(pattern, re.ASCII)
     return lambda value: isinstance(value, str) and compiled.fullmatch(value) is not None
 
 
 def weights_name(value: Any) -> bool:
-    """Return whether a value is the name of a shard, or one that a user may give a single file."""
+    """Return whether a value is the name of a shard, or a safe name of a weight file."""
     if not isinstance(value, str):
         return False
     return is_shard_name(value) or (is_output_name(value) and is_weights(value))
@@ -58,7 +58,7 @@ def integer(least: int = 0) -> Validator:
 
 
 def or_null(validator: Validator) -> Validator:
-    """Return a validator of null, and of what the other validator accepts."""
+    """Return a validator that also accepts null."""
     return lambda value: value is None or validator(value)
 
 
@@ -81,12 +81,15 @@ def hashes(value: Any) -> bool:
 
 
 def mapping(value: Any) -> bool:
-    """Return whether a value is JSON of an object."""
+    """Return whether a value is the JSON of an object."""
     return isinstance(_decoded(value), dict)
 
 
 def parts_of_fingerprint(value: Any) -> bool:
-    """Return whether a value is JSON of a fingerprint's parts, with facts on sources' files."""
+    """Return whether a value is the JSON of a fingerprint's parts.
+
+    Each part of a source has an object ``files``, with the facts of each file as an object.
+    """
     parts = _decoded(value)
     return isinstance(parts, dict) and all(
         isinstance(part, dict)
@@ -98,15 +101,15 @@ def parts_of_fingerprint(value: Any) -> bool:
 
 
 def source_identity(value: Any) -> bool:
-    """Return whether a value is JSON of the facts that pin a source, with those of its files."""
+    """Return whether a value is the JSON of the facts that pin a source and its files."""
     facts = _decoded(value)
     return isinstance(facts, dict) and isinstance(facts.get("files", {}), dict)
 
 
 def event_data(value: Any) -> bool:
-    """Return whether a value is JSON of an event.
+    """Return whether a value is the JSON of an event's facts.
 
-    The JSON is an object in which certain names are numbers or lists of text.
+    Facts that the program computes with have to be numbers, null, or lists of text.
     """
     data = _decoded(value)
     return (
@@ -118,19 +121,19 @@ def event_data(value: Any) -> bool:
 
 
 def shape(value: Any) -> bool:
-    """Return whether a value is JSON of a list of sizes."""
+    """Return whether a value is the JSON of a list of sizes."""
     sizes = _decoded(value) if isinstance(value, str) and len(value) <= _LONGEST_SHAPE else None
     return isinstance(sizes, list) and all(type(n) is int and 0 <= n <= LARGEST for n in sizes)
 
 
 def names(value: Any) -> bool:
-    """Return whether a value is JSON of a list of names."""
+    """Return whether a value is the JSON of a list of names."""
     decoded = _decoded(value)
     return isinstance(decoded, list) and all(isinstance(name, str) for name in decoded)
 
 
 def options(value: Any) -> bool:
-    """Return whether a value is JSON of a run's options, as far as resuming reads them."""
+    """Return whether a value is the JSON of options that a resumed run can inherit."""
     kept = _decoded(value)
     return isinstance(kept, dict) and are_kept_options(kept)
 
@@ -141,7 +144,7 @@ OF_TYPE: dict[type, Validator] = {
     str: or_null(text(1 << 24)),
     bytes: hashes,
 }
-"""The validators of columns that have no other one, by the column's type."""
+"""The default validators of columns, by the column's type. They accept null."""
 
 
 def _decoded(value: Any) -> Any:

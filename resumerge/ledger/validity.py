@@ -1,7 +1,7 @@
 """The check of a ledger's values: each value by its column, then the agreement of rows.
 
-SQLite's own check ignores values, and another program, a disk or a stranger may have changed them.
-So every value that is read from a ledger is checked here before it is used.
+SQLite's integrity check ignores values, and another program, a failing disk or an attacker may have
+changed them. So every value that is read from a ledger is checked here before it is used.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from resumerge.ledger.validators import SOURCE, Validator
 from resumerge.output_path import OutputPath, is_shard_name
 
 RECIPE_TEXT = "recipe text"
-"""The part of a fingerprint that covers the text of the recipe: `text_digest`."""
+"""The key of the fingerprint part that holds the `text_digest` of the recipe."""
 
 _AT_ONCE = 1000
 """The number of rows that are checked together."""
 
 _SHOWN = 60
-"""The most characters of a wrong value in a message."""
+"""The most characters of an invalid value that a message shows."""
 
 Row = TypeVar("Row", bound=Mapping[str, Any])
 
 
 class InvalidLedger(sqlite3.DatabaseError):
-    """The error of a file that is not the ledger of a run, or contradicts itself."""
+    """The error for a file that is not the ledger of a run, or contradicts itself."""
 
 
 def text_digest(text: str) -> str:
@@ -46,15 +46,15 @@ def text_digest(text: str) -> str:
 def check_values(
     table: str, rows: Sequence[Mapping[str, Any]], validators: Mapping[str, Validator] | None = None
 ) -> None:
-    """Check the values of rows, column by column; equal values of a column are checked once.
+    """Check the values of rows, column by column. Equal values of a column are checked once.
 
     Args:
         table: the table's name.
         rows: the rows, which all have the same columns.
-        validators: the validators by column; by default those of the declaration.
+        validators: the validators by column; by default the declared ones.
 
     Raises:
-        InvalidLedger: a column must not hold one of its values; the error names the first.
+        InvalidLedger: a value is not valid in its column. The error names the first such value.
     """
     if validators is None:
         present = rows[0] if rows else {}
@@ -62,10 +62,10 @@ def check_values(
     for name, accepts in validators.items():
         values = [row[name] for row in rows]
         try:
-            different = [*dict(zip(zip(map(type, values), values), values)).values()]
-        except TypeError:  # a list or an object, where rows come from JSON
-            different = values
-        for value in different:
+            distinct = [*dict(zip(zip(map(type, values), values), values)).values()]
+        except TypeError:  # rows from JSON may contain lists and objects, which have no hash
+            distinct = values
+        for value in distinct:
             if not accepts(value):
                 raise InvalidLedger(
                     f"its {table}.{name} has the invalid value {str(value)[:_SHOWN]!r}"
@@ -75,21 +75,21 @@ def check_values(
 def checked(
     table: str, rows: Iterable[Row], validators: Mapping[str, Validator] | None = None
 ) -> Iterator[Row]:
-    """Yield rows that `check_values` has accepted; only some are in memory at once."""
+    """Yield rows after checking them by `check_values`, without holding all in memory."""
     remaining = iter(rows)
-    while some := list(islice(remaining, _AT_ONCE)):
-        check_values(table, some, validators)
-        yield from some
+    while chunk := list(islice(remaining, _AT_ONCE)):
+        check_values(table, chunk, validators)
+        yield from chunk
 
 
 def in_sequence(table: str, rows: Iterable[Row]) -> Iterator[Row]:
-    """Yield the rows of a table, and check that keys that have to be consecutive are.
+    """Yield the rows of a table. If `Table.first` is set, check that keys are consecutive.
 
-    SQLite gives a new row the key after the largest. With consecutive keys no key can be so large
-    that the next one could not be read again.
+    SQLite gives a new row the largest key plus one. Consecutive keys ensure that this number stays
+    small enough to be accepted when the row is read again.
 
     Raises:
-        InvalidLedger: the keys have a gap, or do not begin with the table's first key.
+        InvalidLedger: the keys have a gap, or do not begin with `Table.first`.
     """
     key, first = TABLES[table].columns[0].name, TABLES[table].first
     for number, row in enumerate(rows, first or 0):
@@ -101,7 +101,7 @@ def in_sequence(table: str, rows: Iterable[Row]) -> Iterator[Row]:
 def check_agreement(
     tables: Mapping[str, Sequence[Mapping[str, Any]]], units: Iterable[Mapping[str, Any]]
 ) -> None:
-    """Check that rows do not contradict each other, after their values and order were checked.
+    """Check that rows do not contradict each other. Their values and order are already checked.
 
     Args:
         tables: all rows of ``run``, ``sources``, ``shards``, ``mirrored`` and ``attempts``.
@@ -142,10 +142,10 @@ def check_agreement(
 
 
 def _check_run(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Check that there is one run, and that its recipe and fingerprint belong together.
+    """Check that there is one run, and that its recipe matches its fingerprint.
 
     Returns:
-        the parts of the fingerprint.
+        the parts of the fingerprint, by key.
     """
     if len(runs) != 1:
         raise InvalidLedger(f"its table run has {len(runs)} rows")
@@ -159,7 +159,7 @@ def _check_run(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _check_form(output: str, shards: Sequence[str]) -> None:
-    """Check that the shards fit the output: the one file that it is, or shards in a folder."""
+    """Check that the shards' names fit the output, which is a single file or a folder."""
     out = OutputPath(Path(output))
     fit = shards == [out.path.name] if out.is_file else all(map(is_shard_name, shards))
     if not fit:
@@ -167,7 +167,7 @@ def _check_form(output: str, shards: Sequence[str]) -> None:
 
 
 def _check_sources(parts: Mapping[str, Any], sources: Sequence[Mapping[str, Any]]) -> None:
-    """Check that each source agrees with its identity, and with the fingerprint's."""
+    """Check that each source matches its identity, and each identity the fingerprint."""
     identities = {row["model"]: json.loads(row["identity"]) for row in sources}
     for row in sources:
         for column in ("model", "kind", "revision"):
@@ -184,7 +184,7 @@ def _check_sources(parts: Mapping[str, Any], sources: Sequence[Mapping[str, Any]
 
 
 def _check_size(unit: Mapping[str, Any]) -> None:
-    from resumerge.tensors.dtypes import BITS, nbytes  # its room takes 0.1 s, which status has not
+    from resumerge.tensors.dtypes import BITS, nbytes  # takes 0.1 s, too long for `status`
 
     numel = math.prod(json.loads(unit["shape"]))
     if unit["dtype"] not in BITS or unit["nbytes"] != nbytes(unit["dtype"], numel):
