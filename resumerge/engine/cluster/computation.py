@@ -1,4 +1,4 @@
-"""A merge on a cluster, from its connection to the last journaled shard."""
+"""A merge on a cluster, from the connection to the last journaled shard."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from resumerge.options.cluster import LOCAL_CLUSTER
 
 
 class ClusterComputation(Computation):
-    """A computation on a Ray cluster: each shard that is not sealed is a task."""
+    """A computation on a Ray cluster, with a task for each shard that is not sealed."""
 
     def run(self, progress: Sequence[Progress]) -> None:
         sealed = {row["number"] for row in self.ledger.shards.all() if row["state"] == "sealed"}
@@ -47,12 +47,12 @@ class ClusterComputation(Computation):
             exchange.close()
 
     def _check_in(self) -> None:
-        """Send a heartbeat, and stop on a signal; called often while the cluster is waited for."""
+        """Send a heartbeat, and raise if a signal asks to stop. Called often during waits."""
         self.context.reporter.heartbeat()
         self.context.stop.check()
 
     def _exchange(self) -> Exchange:
-        """Return the exchange with the tasks: in a bucket if no disk keeps shards, or a folder."""
+        """Return the exchange with the tasks: in the mirror's bucket if no disk keeps shards."""
         context = self.context
         if not context.frees_shards:
             return FolderExchange(

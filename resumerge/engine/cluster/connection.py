@@ -1,4 +1,4 @@
-"""The connection to Ray, the only module that imports Ray, when ``--ray`` is given."""
+"""The connection to Ray, and the driver's calls to it. Ray is imported only with ``--ray``."""
 
 from __future__ import annotations
 
@@ -23,39 +23,39 @@ _NODE_ID = "ray.io/node-id"
 """The label that Ray gives to each node."""
 
 ANSWER_SECONDS = 3.0
-"""Seconds for the head to accept a connection, and to answer, before it counts as silent."""
+"""Seconds for the head to accept a connection, and seconds for it to answer a request."""
 
 INIT_SECONDS = 120
-"""The most seconds for which heartbeats are sent while Ray connects, or starts a cluster here."""
+"""The most seconds for which heartbeats are sent while Ray connects or starts a local cluster."""
 
 
 @contextmanager
 def connected(address: str, heartbeat: Callable[[], None]) -> Iterator[Cluster]:
-    """Connect to a cluster; a cluster that was started for this run ends with the connection.
+    """Connect to a cluster. A cluster that was started for this run ends with the connection.
 
-    If the process is connected already, that connection is used and stays.
+    If the process is already connected, its connection is used and stays open.
 
     Args:
-        address: ``HOST:PORT``, ``auto`` for the cluster that this machine is part of, or ``local``
-            for a new one on this machine alone.
-        heartbeat: called often while this waits for the cluster, in any thread. An error that it
-            raises in this thread ends the waiting.
+        address: ``HOST:PORT``, ``auto`` for the cluster that this machine belongs to, or ``local``
+            to start a cluster on this machine.
+        heartbeat: called often during the wait for the cluster, from several threads. If it raises
+            in the calling thread, the wait ends.
 
     Raises:
-        Resumable: there is no such cluster, or it does not answer.
+        Resumable: the cluster does not exist, or does not answer.
     """
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no usage statistics leave this machine
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # send no usage statistics
     import ray
 
-    # Importing Ray sets its log level, and its messages would disturb the progress display.
+    # The import itself sets the level, so set it afterwards: messages would disturb the progress.
     logging.getLogger("ray").setLevel(logging.CRITICAL)
     if ray.is_initialized():
         yield Cluster()
         return
     handlers = {number: signal.getsignal(number) for number in stop_signals()}
     cluster: Cluster | None = None
-    printing = ray._private.worker.print_to_stdstream
-    # Ray prints what happens to workers on stdout, and has no switch for that.
+    print_to_stdstream = ray._private.worker.print_to_stdstream
+    # Ray prints messages about workers to stdout, and has no option against that.
     ray._private.worker.print_to_stdstream = lambda *given, **named: None
     try:
         options = {"include_dashboard": False} if address == LOCAL_CLUSTER else {}
@@ -78,17 +78,17 @@ def connected(address: str, heartbeat: Callable[[], None]) -> Iterator[Cluster]:
         if cluster is None or not cluster.is_lost:
             with suppress(Exception):
                 ray.shutdown()
-        ray._private.worker.print_to_stdstream = printing
+        ray._private.worker.print_to_stdstream = print_to_stdstream
         _restore(handlers)
 
 
 @contextmanager
 def _heartbeats(heartbeat: Callable[[], None]) -> Iterator[None]:
-    """Send heartbeats from a thread inside the context, for `INIT_SECONDS` at most."""
+    """Send heartbeats from a thread while the context is open, for at most `INIT_SECONDS`."""
     closed = threading.Event()
 
     def beat() -> None:
-        with suppress(Interrupted):  # the main thread acts on a signal when Ray returns
+        with suppress(Interrupted):  # the main thread handles the signal when Ray returns
             for _ in range(INIT_SECONDS):
                 if closed.wait(1.0):
                     return
@@ -104,7 +104,7 @@ def _heartbeats(heartbeat: Callable[[], None]) -> Iterator[None]:
 
 
 def _restore(handlers: Mapping[signal.Signals, Any]) -> None:
-    """Restore the signal handlers: Ray's own would end the process before it commits."""
+    """Restore the signal handlers. Ray's handlers would end the process before it commits."""
     if threading.current_thread() is threading.main_thread():
         for number, handler in handlers.items():
             signal.signal(number, handler)
@@ -114,9 +114,9 @@ class Cluster:
     """The cluster that this process is connected to.
 
     Attributes:
-        is_lost: whether the cluster's head is gone. Then Ray is not called any more: a call would
-            wait for the head until Ray ends this process, after a minute.
-        machines: the nodes that are alive by the head's last answer, with or without processors.
+        is_lost: whether the cluster's head is lost. Ray is then no longer called: a call would wait
+            for the head, until Ray ends this process after a minute.
+        machines: the nodes that were alive in the head's last answer, with or without processors.
     """
 
     def __init__(self) -> None:
@@ -127,9 +127,9 @@ class Cluster:
         self.answers(10 * ANSWER_SECONDS)
 
     def answers(self, seconds: float = ANSWER_SECONDS) -> bool:
-        """Ask the head for its machines, and return whether it answers in time.
+        """Update `machines` from the head, and return whether it answers within `seconds`.
 
-        The question is asked in a thread, because Ray waits for ever for a head that hangs.
+        The request runs in a thread, because Ray waits for ever for a head that hangs.
         """
         if self._asking is None:
             self._has_answered = False
@@ -145,19 +145,19 @@ class Cluster:
 
         host, _, port = ray.get_runtime_context().gcs_address.rpartition(":")
         with suppress(Exception):
-            # Connect first: Ray would try again for a long time if nothing listens any more.
+            # Connect first: if nothing listens at the address, Ray would retry for a long time.
             socket.create_connection((host.strip("[]"), int(port)), ANSWER_SECONDS).close()
             nodes = [node for node in ray.nodes() if node["Alive"]]
             self.machines = [Machine(node["NodeID"], node["Resources"]) for node in nodes]
             self._has_answered = True
 
     def submit(self, task: ShardTask, request: TaskRequest, avoid: Collection[str] = ()) -> Any:
-        """Submit a task, and return the future of its outcome (Ray's `ObjectRef`).
+        """Submit a task, and return the future of its outcome, an `ObjectRef` of Ray.
 
         Args:
             task: the task.
-            request: the resources that are reserved for it.
-            avoid: ids of nodes that it must not run on.
+            request: the resources to reserve for the task.
+            avoid: ids of the nodes that the task must not run on.
         """
         import ray
 
@@ -167,7 +167,7 @@ class Cluster:
         return ray.remote(run_on_worker).options(**options).remote(task)
 
     def finished(self, running: Collection[Any], seconds: float) -> list[Any]:
-        """Wait up to `seconds` for the first task to end; return the tasks that have ended."""
+        """Wait up to `seconds` until a task ends, and return the futures of ended tasks."""
         import ray
 
         done, _ = ray.wait(list(running), num_returns=1, timeout=seconds)
@@ -189,7 +189,7 @@ class Cluster:
             return Failed(None, Reason.LOST, _first_line(error))
 
     def cancel(self, future: Any) -> None:
-        """End a task. Its worker is killed, if it can be reached."""
+        """Cancel a task. Its worker is killed if Ray can reach it."""
         import ray
 
         if self.is_lost:

@@ -1,4 +1,4 @@
-"""The driver's loop: submits a task for each pending shard, journals results, repeats failures."""
+"""The driver's loop: it submits a task for each pending shard, and handles results and failures."""
 
 from __future__ import annotations
 
@@ -33,29 +33,29 @@ from resumerge.planning.plan import Shard
 from resumerge.planning.versions import Versions
 
 POLL_SECONDS = 0.25
-"""Seconds between two checks of signals and heartbeats."""
+"""Seconds between two iterations of the loop."""
 
 START_SECONDS = 60.0
 """Seconds that a worker's process may take to start, even if ``--stall-timeout`` is shorter."""
 
 HEAD_SECONDS, LOST_SECONDS = 5.0, 20.0
-"""Seconds between two questions to the cluster's head, and seconds without an answer until the head
-counts as lost: Ray would end this process after 60 seconds."""
+"""Seconds between two requests to the cluster's head, and seconds without an answer after which the
+head counts as lost. Ray itself would end this process after 60 seconds."""
 
 JOIN_SECONDS = 15.0
-"""Seconds without a machine that could ever take a task after which the user is told. A machine may
-still join (an autoscaler takes minutes), until ``--stall-timeout`` ends the waiting."""
+"""Seconds after which a note reports that no machine of the cluster has the resources of a task. A
+larger machine may still join before ``--stall-timeout`` ends: an autoscaler takes minutes."""
 
 
 class Driver:
     """The driver's loop over the tasks of one attempt.
 
     Args:
-        computation: the computation whose shards are computed.
-        cluster: the cluster that tasks are submitted to.
-        journal: journals the results.
-        exchange: the exchange with the tasks, open.
-        pending: the shards to be computed.
+        computation: the computation of the attempt.
+        cluster: the cluster that runs the tasks.
+        journal: the journal that commits the results.
+        exchange: the exchange with the tasks, which is open already.
+        pending: the shards to compute.
     """
 
     def __init__(
@@ -81,14 +81,15 @@ class Driver:
         self._any_task_started = self._noted_misfit = False
 
     def run(self) -> None:
-        """Work until every shard is sealed.
+        """Run tasks until every shard is sealed.
 
-        This process itself computes a shard whose tasks have failed too often, but only after the
-        last task has ended, because it journals no results and reads no heartbeats meanwhile.
+        If the tasks of a shard fail too often, this process computes the shard itself. It first
+        waits until no other task is active, because it cannot read heartbeats or journal results
+        meanwhile.
 
         Raises:
             Interrupted: a signal stopped the run.
-            Resumable: the run cannot go on now.
+            Resumable: the run cannot continue now.
         """
         try:
             for shard in self._unfinished.values():
@@ -109,8 +110,8 @@ class Driver:
                 self._cluster.cancel(future)
 
     def _submit(self, shard: Shard) -> None:
-        """Submit a task for a shard, if possible on a machine where none of its tasks failed."""
-        self._cluster.answers()  # reads the machines again: one may be gone if a task has failed
+        """Submit a task for a shard, if possible to a machine where no task of the shard failed."""
+        self._cluster.answers()  # updates the machines: a task may have failed with its machine
         tries, machines = self._tries[shard.number], self._cluster.machines
         request = self._request(tries, machines)
         suited = {machine.id for machine in machines if request.fits(machine)}
@@ -120,28 +121,28 @@ class Driver:
         self._running[future] = RunningTask(task, shard, request)
 
     def _request(self, tries: Tries, machines: Sequence[Machine]) -> TaskRequest:
-        """Return the resources that the next task of a shard asks for.
+        """Return the resources to request for the next task of a shard.
 
-        Unless the options say how many processors, it asks for all of the smallest machine that can
-        take the task.
+        Without ``--threads``, these include all processors of the smallest machine that has the
+        other resources.
         """
         options = self._context.options
-        further = read_task_resources(options.ray_resources or "{}")
-        request = TaskRequest(options.threads or 1, tries.memory or options.memory, further)
+        custom = read_task_resources(options.ray_resources or "{}")
+        request = TaskRequest(options.threads or 1, tries.memory or options.memory, custom)
         if options.threads:
             return request
-        fewest = min((m.cpus for m in machines if request.fits(m)), default=1)
-        return replace(request, threads=int(fewest))
+        processors = min((m.cpus for m in machines if request.fits(m)), default=1)
+        return replace(request, threads=int(processors))
 
     def _task(self, shard: Shard, threads: int | None) -> ShardTask:
         tries = self._tries[shard.number]
         plan = shard_plan(self._plan, shard.number)
-        name, options = f"shard{shard.number}-{tries.count}", self._context.options
+        task, options = f"shard{shard.number}-{tries.count}", self._context.options
         return ShardTask(
-            id=name,
+            id=task,
             shard=shard.number,
             first=shard.first,
-            endpoint=self._exchange.endpoint(name, shard),
+            endpoint=self._exchange.endpoint(task, shard),
             fingerprint=self._fingerprint,
             versions=Versions.of_plan(plan),
             plan=pickle.dumps(plan),
@@ -175,7 +176,7 @@ class Driver:
             self._handle_failure(running, outcome)
 
     def _finish_shard(self, running: RunningTask, finished: Finished) -> None:
-        """Note that a shard is committed, and give up other tasks of it."""
+        """Record that a shard is committed, and give up its other tasks."""
         shard = running.shard
         del self._unfinished[shard.number]
         self._note_start(running, finished.node)
@@ -194,7 +195,7 @@ class Driver:
         self._report(shard)
 
     def _handle_failure(self, running: RunningTask, failed: Failed) -> None:
-        """Count the failure of a task, and submit its shard again unless it has failed too often.
+        """Record the failure of a task, and submit its shard again if the tries are not used up.
 
         Raises:
             Resumable: the task would fail on every machine.
@@ -220,7 +221,7 @@ class Driver:
             self._submit(running.shard)
 
     def _adopt_if_published(self, running: RunningTask, node: Node | None) -> bool:
-        """Journal the shard of a lost task if it was published; return whether it was."""
+        """Journal the shard of a lost task if the task published it, and return whether it did."""
         shard = running.shard
         record = self._exchange.record(running.task.id, shard)
         if node is None or record is None or not record.fits(self._plan, shard, self._fingerprint):
@@ -228,7 +229,7 @@ class Driver:
         finished = Finished(node, record, shard.nbytes, 0.0, 0)
         if not self._journal.commit(shard, finished, running.task.id):
             return False
-        for future in [each for each, other in self._running.items() if other is running]:
+        for future in [future for future, other in self._running.items() if other is running]:
             del self._running[future]
             self._cluster.cancel(future)
         self._finish_shard(running, finished)
@@ -245,7 +246,7 @@ class Driver:
         )
 
     def _give_up(self, running: RunningTask) -> None:
-        """Mark a task as given up, and have it end if it is still running."""
+        """Mark a task as given up, and cancel it if it is still running."""
         running.given_up = True
         self._exchange.give_up(running.task.id)
         for future, other in self._running.items():
@@ -253,7 +254,7 @@ class Driver:
                 self._cluster.cancel(future)
 
     def _check_tasks(self) -> None:
-        """Read the heartbeats, and handle tasks that are silent for too long as failed."""
+        """Read the heartbeats, and handle as failed the tasks that were silent for too long."""
         now = time.monotonic()
         if now - self._heartbeats_read_at < self._exchange.beat_seconds:
             return
@@ -271,8 +272,8 @@ class Driver:
         active = self._active()
         self._last_progress = max((self._last_progress, *(r.changed for r in active)))
         for running in active:
-            # A task that waits for a machine has no heartbeat. It is late only if no task of the
-            # run makes progress.
+            # A task that waits for a machine sends no heartbeats. It is late only if no other task
+            # makes progress.
             quiet = now - (running.changed if running.beat else self._last_progress)
             if running.beat and quiet > limit:
                 text = f"no heartbeat for {quiet:.0f} s"
@@ -281,7 +282,7 @@ class Driver:
                 self._handle_unscheduled(running, quiet)
 
     def _check_machines(self, now: float) -> None:
-        """Ask the head for its machines, and handle tasks whose machine is gone or missing."""
+        """Update the list of machines, and handle tasks whose machine is lost or does not exist."""
         if not self._cluster.answers():
             self._stop_if_head_is_lost(now - self._head_answered_at)
             return
@@ -290,7 +291,7 @@ class Driver:
         alive = {machine.id for machine in machines}
         for running in self._active():
             if running.beat is not None:
-                # Ray itself waits for the worker of a lost machine while its connection seems open.
+                # Ray waits for a worker on a lost machine as long as the connection seems open.
                 if running.beat.node.id not in alive:
                     self._handle_failure(running, Failed(None, Reason.LOST, "its machine is gone"))
             elif any(running.request.fits(machine) for machine in machines):
@@ -309,7 +310,7 @@ class Driver:
             )
 
     def _note_misfit(self, running: RunningTask) -> None:
-        """Tell the user, once, that the cluster has no machine with the resources of a task."""
+        """Report once that no machine of the cluster has the resources of a task."""
         if not self._noted_misfit:
             self._noted_misfit = True
             self._reporter.note(
@@ -319,18 +320,18 @@ class Driver:
             )
 
     def _handle_unscheduled(self, running: RunningTask, seconds: float) -> None:
-        """Handle a task that no machine takes as failed: the driver will compute its shard.
+        """Handle a task that no machine has taken as failed, so that the driver computes its shard.
 
         Raises:
-            Resumable: no machine has ever taken a task.
+            Resumable: no machine has taken any task in this attempt.
         """
-        why = f"no machine had room for it for {seconds:.0f} s"
+        reason = f"no machine had room for it for {seconds:.0f} s"
         if self._any_task_started:
-            self._handle_failure(running, Failed(None, Reason.UNSCHEDULED, why))
+            self._handle_failure(running, Failed(None, Reason.UNSCHEDULED, reason))
             return
         raise Resumable(
             Reason.CLUSTER,
-            f"{running.shard.name}: {why}. {self._asked_and_found(running)} Ask for less, have "
+            f"{running.shard.name}: {reason}. {self._asked_and_found(running)} Ask for less, have "
             "other work there end, or add machines; then resume.",
         )
 
@@ -343,13 +344,13 @@ class Driver:
 
         Raises:
             Interrupted: a signal stopped the run.
-            Resumable: the computation fails here, too.
+            Resumable: the computation fails here too, or the output lacks the computed shard.
         """
         tries, here = self._tries[shard.number], Node("", hostname())
-        why = f"{shard.name} failed {tries.failed} times on the cluster"
+        reason = f"{shard.name} failed {tries.failed} times on the cluster"
         if tries.is_refused:
-            why = f"No machine of the cluster takes {shard.name}"
-        self._reporter.note(f"{why}: this machine computes it")
+            reason = f"No machine of the cluster takes {shard.name}"
+        self._reporter.note(f"{reason}: this machine computes it")
         tries.count += 1
         request = TaskRequest(self._computation.budget.threads, tries.memory, {})
         running = RunningTask(self._task(shard, request.threads), shard, request)
@@ -370,7 +371,7 @@ class Driver:
             )
 
     def _note_start(self, running: RunningTask, node: Node | None) -> None:
-        """Note in the ledger that a task started, unless it is noted already."""
+        """Record in the ledger that a task started, unless that is already recorded."""
         if running.started:
             return
         running.started = self._any_task_started = True
@@ -378,7 +379,7 @@ class Driver:
         self._ledger.events.add(EventKind.TASK_STARTED, **facts, node=str(node or ""))
 
     def _active(self) -> list[RunningTask]:
-        """Return the running tasks that are not given up."""
+        """Return the running tasks that were not given up."""
         return [running for running in self._running.values() if not running.given_up]
 
     def _report(self, shard: Shard | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The journal of finished tasks: their hashes are committed, or compared with committed ones."""
+"""The journal of finished tasks: it commits their hashes, or compares them with committed ones."""
 
 from __future__ import annotations
 
@@ -21,11 +21,13 @@ from resumerge.planning.plan import Shard
 
 @dataclass
 class ShardJournal:
-    """A journal of the shards that tasks finish. The first hash of a block is kept.
+    """A journal of the shards that tasks finish. The first hash of each block is kept.
 
     Args:
-        computation: the computation whose shards these are.
-        progress: the progress of every unit; `commit` keeps it up to date.
+        computation: the computation of the attempt.
+        exchange: the exchange through which tasks publish shards.
+        watch: the watch that notices changed sources before a commit.
+        progress: the progress of every unit, which `commit` updates.
     """
 
     computation: Computation
@@ -42,34 +44,34 @@ class ShardJournal:
 
     @property
     def bytes_done(self) -> int:
-        """The bytes of output that are committed."""
+        """The committed bytes of output."""
         return self._before + self._nbytes
 
     @property
     def units_done(self) -> int:
-        """The number of units that are complete."""
+        """The number of complete units."""
         return sum(unit.is_complete for unit in self.progress)
 
     def commit(self, shard: Shard, finished: Finished, task: str) -> bool:
-        """Journal a shard and seal it. Return False if its file is not where it should be.
+        """Journal and seal a shard. Return False if its file is missing, or is another file.
 
         Raises:
-            Resumable: a source changed, or a block is committed with another hash.
+            Resumable: a source changed, or a block was committed with another hash before.
         """
         record = finished.record
         self.compare(shard, record, task, str(finished.node))
         self.watch.check(self.computation.plan.units[shard.first : shard.last])
         if not self.exchange.has(shard, record):
             return False
-        fresh = [unit for unit in record.units if not self.progress[unit.number].is_complete]
-        progress = [self.progress[unit.number] for unit in fresh]
+        new_units = [unit for unit in record.units if not self.progress[unit.number].is_complete]
+        progress = [self.progress[unit.number] for unit in new_units]
         before = bytes_committed(
-            [self.computation.plan.units[unit.number] for unit in fresh], progress
+            [self.computation.plan.units[unit.number] for unit in new_units], progress
         )
         self._batch += 1
-        self._units += len(fresh)
+        self._units += len(new_units)
         self._nbytes += (
-            sum(self.computation.plan.units[unit.number].nbytes for unit in fresh) - before
+            sum(self.computation.plan.units[unit.number].nbytes for unit in new_units) - before
         )
         totals = {
             "units_committed": self._units,
@@ -77,9 +79,9 @@ class ShardJournal:
             "peak_rss": peak_rss(),
         }
         self.computation.ledger.units.commit_batch(
-            self.computation.attempt, self._batch, fresh, totals, self._sample()
+            self.computation.attempt, self._batch, new_units, totals, self._sample()
         )
-        for unit in fresh:
+        for unit in new_units:
             self.progress[unit.number] = Progress(
                 committed_blocks=len(unit.hashes) // HASH_BYTES,
                 hashes=unit.hashes,
@@ -99,10 +101,10 @@ class ShardJournal:
         return True
 
     def compare(self, shard: Shard, record: ShardRecord, task: str, node: str) -> None:
-        """Compare the hashes that a task computed with those that are committed.
+        """Compare the hashes that a task computed with the committed ones.
 
         Raises:
-            Resumable: the hashes of a block differ.
+            Resumable: the hashes of a block differ. An event records both.
         """
         for unit in record.units:
             committed = self.progress[unit.number].hashes

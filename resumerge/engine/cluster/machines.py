@@ -1,4 +1,4 @@
-"""The machines of a cluster, and the resources that a task asks for."""
+"""The machines of a cluster, and the resources that a task requests."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Machine:
     """A node of the cluster that is alive.
 
     Args:
-        resources: all its resources, free or not, by Ray's names: ``CPU``, ``GPU``, ``memory``
-            (bytes), and the custom ones of its `ray start`.
+        resources: the total of each resource, free or in use, by Ray's name: ``CPU``, ``GPU``,
+            ``memory`` (bytes), and custom resources of the machine's `ray start`.
     """
 
     id: str
@@ -44,7 +44,7 @@ class TaskRequest:
     """The resources that Ray reserves for a task.
 
     Args:
-        memory: bytes; None reserves none.
+        memory: the bytes to reserve; None to reserve no memory.
         further: the resources of ``--ray-resources``, as `read_task_resources` returns them.
     """
 
@@ -53,11 +53,11 @@ class TaskRequest:
     further: Mapping[str, Any]
 
     def fits(self, machine: Machine) -> bool:
-        """Return whether an idle machine has the requested resources."""
+        """Return whether a machine has the requested resources when it is idle."""
         return all(machine.resources.get(name, 0.0) >= n for name, n in self._needed().items())
 
     def options(self) -> dict[str, Any]:
-        """Return the request as options of a Ray task."""
+        """Return the request as the options of a Ray task."""
         options: dict[str, Any] = {"num_cpus": self.threads}
         if self.memory is not None:
             options["memory"] = self.memory
@@ -80,12 +80,12 @@ class TaskRequest:
             if name == "num_gpus":
                 needed["GPU"] = value
             elif name == "accelerator_type":
-                needed[_ACCELERATOR + value] = 0.001  # Ray's way to ask for a type
+                needed[_ACCELERATOR + value] = 0.001  # the amount by which Ray requests a type
             else:
                 needed[name] = value
         return needed
 
 
 def show_machines(machines: Collection[Machine]) -> str:
-    """Return a text on the resources of machines, once for each kind of machine."""
+    """Describe the resources of machines, with one entry for all machines that are alike."""
     return "; ".join(sorted({str(machine) for machine in machines})) or "no machine is there"

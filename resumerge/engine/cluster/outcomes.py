@@ -1,4 +1,4 @@
-"""The outcomes of tasks, as workers return them to the driver."""
+"""The outcomes of tasks, which workers return to the driver."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from resumerge.engine.shards.shard_record import ShardRecord
 from resumerge.errors import Reason
 
 OUT_OF_MEMORY = (Reason.OOM, Reason.MEMORY)
-"""The reasons after which the next task gets less memory; `MEMORY` is the governor's."""
+"""The reasons after which the next task gets less memory. `MEMORY` comes from the governor."""
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class Node:
     """The machine where a task ran.
 
     Args:
-        id: the id of Ray's node; empty for the driver itself.
+        id: Ray's id of the node; empty for the driver's machine.
         host: the machine's name.
     """
 
@@ -29,14 +29,16 @@ class Node:
 
 @dataclass(frozen=True)
 class Finished:
-    """The outcome of a task whose shard has its final name.
+    """The outcome of a task that published its shard.
 
     Args:
-        record: the hashes of its blocks and of their inputs.
-        seconds: seconds that the task took.
-        peak_rss: largest RSS of the worker's process, in bytes.
-        bytes_received: bytes of streamed files.
-        requests: requests for streamed files.
+        node: the machine where the task ran.
+        record: the hashes of the shard's blocks and of their inputs.
+        nbytes: the shard's size in bytes.
+        seconds: the duration of the task in seconds.
+        peak_rss: the peak RSS of the worker's process in bytes.
+        bytes_received: the bytes that were received of streamed files.
+        requests: the number of requests for streamed files.
     """
 
     node: Node
@@ -50,11 +52,13 @@ class Finished:
 
 @dataclass(frozen=True)
 class HashConflict:
-    """A block that two machines computed to different bytes.
+    """A block of which two machines computed different bytes.
 
     Args:
-        first: the hash (32 hex digits) that is kept.
-        second: the other hash.
+        tensor: the name of the block's tensor.
+        block: the number of the block in the tensor.
+        first: the hash that is kept, 32 hex digits.
+        second: the other hash, 32 hex digits.
     """
 
     tensor: str
@@ -63,11 +67,11 @@ class HashConflict:
     second: str
 
     def message(self, shard: str, node: str) -> str:
-        """Return a message: the outcome, and the remedy.
+        """Return the message for the user, with the remedy.
 
         Args:
             shard: the shard's name.
-            node: where the second hash was computed.
+            node: the name of the machine that computed the second hash.
         """
         return (
             f"Two machines computed different bytes of {self.tensor} in {shard}: block "
@@ -83,8 +87,9 @@ class Failed:
     """The outcome of a task that published nothing.
 
     Args:
-        node: the machine where it ran; None if the worker was lost before its first heartbeat.
+        node: the machine where the task ran; None if that is not known.
         reason: the reason of the failure.
+        message: a text on the failure.
     """
 
     node: Node | None
@@ -94,10 +99,11 @@ class Failed:
 
 @dataclass(frozen=True)
 class WorkerRefused:
-    """The outcome of a worker that cannot take any task of this run.
+    """The outcome of a task on a worker that cannot take any task of this run.
 
     Args:
-        differences: what differs on the worker, a line each.
+        node: the worker's machine.
+        differences: the differences between worker and driver, one line of text each.
     """
 
     node: Node

@@ -1,7 +1,7 @@
-"""A probe: does the head of a Ray cluster answer at an address?
+"""A probe of an address: does the head of a Ray cluster answer there?
 
-If another program accepts connections there, `ray.init` waits for ever, and no signal ends that. So
-a separate process asks first, and is ended after a while.
+If another program accepts connections at the address, `ray.init` waits for ever, and signals do not
+end the wait. So a separate process, with a time limit, connects first.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextlib import suppress
 from resumerge.errors import Reason, Resumable
 
 START_SECONDS, ANSWER_SECONDS = 90, 20
-"""The most seconds for the process to import Ray, and then for the head to answer."""
+"""The most seconds for the separate process to import Ray, and then for the head to answer."""
 
 _WAIT_SECONDS = 0.2
 
@@ -29,7 +29,7 @@ address = canonicalize_bootstrap_address_or_die(address)
 signal.alarm(answer)
 GcsClient(address=address).get_all_node_info(timeout=answer)
 """
-"""The program of the process. Its alarm ends it even if its parent is gone."""
+"""The program of the separate process. The alarm ends it even if its parent process has died."""
 
 
 def check_is_ray(address: str, heartbeat: Callable[[], None]) -> None:
@@ -37,10 +37,10 @@ def check_is_ray(address: str, heartbeat: Callable[[], None]) -> None:
 
     Args:
         address: ``HOST:PORT`` or ``auto``.
-        heartbeat: called a few times a second; an error that it raises ends the waiting.
+        heartbeat: called a few times a second. If it raises, the wait ends with that error.
 
     Raises:
-        ConnectionError: the head refuses, or there is none.
+        ConnectionError: nothing listens at the address, or the head refuses the request.
         Resumable: another program listens at the address, or the head hangs.
     """
     with subprocess.Popen(

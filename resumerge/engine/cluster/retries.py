@@ -1,8 +1,8 @@
 """The retries of a shard after a task failed: on which machine, and with how much memory.
 
-The next task goes to a machine where no task of the shard has failed. If a task ran out of memory,
-the next one gets half of its memory; the last task gets half in any case. After that, the driver
-computes the shard.
+The next task runs on a machine where no task of the shard has failed, if there is such a machine.
+If a task ran out of memory, the next task gets half of its memory. The last task always gets half
+the memory of the task before it. After that, the driver computes the shard.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from resumerge.errors import Reason
 from resumerge.host.oom import lowered_budget
 
 TRIES = 3
-"""The number of tasks of a shard that may fail before the driver computes it."""
+"""The number of failed tasks of a shard after which the driver computes the shard."""
 
 _EVERYWHERE = (Reason.SOURCE_CHANGED, Reason.HASH_CONFLICT)
-"""Reasons for which a task would fail on every machine. A full disk is none: it may be a disk of
-that machine alone. If it is the shared disk, the driver fails there in the end, too."""
+"""Reasons for which a task would fail on every machine. A full disk is not among them, because it
+may be a local disk. If the shared disk is full, the driver fails in the end as well."""
 
 
 def stops_the_run(failed: Failed) -> bool:
-    """Return whether a failure would happen on any machine."""
+    """Return whether the task would fail in the same way on every machine."""
     return failed.reason in _EVERYWHERE
 
 
 @dataclass
 class Tries:
-    """The tasks of one shard so far.
+    """The history of one shard's tasks.
 
     Args:
-        count: number of tasks that were submitted.
-        failed: number of tasks that failed.
-        is_refused: whether no machine of the cluster took a task.
-        nodes: ids of the nodes where tasks failed.
+        count: the number of tasks that were submitted.
+        failed: the number of tasks that failed.
+        is_refused: whether a task was not taken by any machine of the cluster.
+        nodes: the ids of the nodes where tasks failed.
         memory: the memory of the next task in bytes; None to use the run's options.
     """
 
@@ -46,24 +46,26 @@ class Tries:
 
     @property
     def may_try_again(self) -> bool:
-        """Whether another task may be submitted; otherwise the driver computes the shard."""
+        """Whether another task may be submitted. If not, the driver computes the shard."""
         return self.failed < TRIES and not self.is_refused
 
     def avoided(self, suited: set[str]) -> set[str]:
         """Return the ids of the nodes that the next task must not run on.
 
+        The set is empty if tasks have failed on all suited nodes.
+
         Args:
-            suited: ids of the nodes with the resources of the task.
+            suited: the ids of the nodes with the resources of the task.
         """
         return self.nodes if suited - self.nodes else set()
 
     def note(self, failed: Failed, node: str, budget: int) -> None:
-        """Count a failure, and decide on the memory of the next task.
+        """Record a failure, and decide on the memory of the next task.
 
         Args:
-            failed: the outcome.
-            node: id of the node; empty if it is unknown.
-            budget: bytes of memory that the task had; 0 if that is unknown.
+            failed: the outcome of the task.
+            node: the id of the node where the task ran; empty if not known.
+            budget: the memory budget of the task in bytes; 0 if not known.
         """
         if failed.reason == Reason.UNSCHEDULED:
             self.is_refused = True

@@ -1,4 +1,4 @@
-"""The running tasks, and the reading of their heartbeats."""
+"""The running tasks, and the reader of their heartbeats."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ class RunningTask:
     """A task that was submitted and has not ended.
 
     Args:
-        request: the resources that the task asks for.
-        changed: the time of the last change of its heartbeat, at first of its submission; seconds
-            of this machine's clock.
-        fitted: the last time when the cluster had a machine that can take it, at first the time of
-            its submission.
-        started: whether the ledger has the event of its start.
-        given_up: whether another task has its shard, so that its result is only compared.
+        request: the resources that the task requests.
+        changed: the time when the heartbeat last changed, in seconds of `time.monotonic`. Until the
+            first heartbeat, this is the time of submission.
+        fitted: the last time when the cluster had a machine with the requested resources, in the
+            same seconds. It begins with the time of submission.
+        beat: the last heartbeat; None before the first one.
+        started: whether the ledger has an event for the task's start.
+        given_up: whether the driver no longer waits for the task. If the shard is already
+            journaled when the task ends, its result is only compared.
     """
 
     task: ShardTask
@@ -46,12 +48,13 @@ class Heartbeats:
         self._last_read = time.monotonic()
 
     def read(self, tasks: Sequence[RunningTask]) -> list[RunningTask]:
-        """Return the tasks with a new heartbeat.
+        """Read the heartbeats of tasks, and return the tasks whose heartbeat is new.
 
         While heartbeats cannot be read, no task counts as silent.
 
         Raises:
-            Resumable: heartbeats cannot be read for too long.
+            Resumable: heartbeats could not be read for longer than `Exchange.patience`, or access
+                is denied.
         """
         now = time.monotonic()
         try:
@@ -65,16 +68,16 @@ class Heartbeats:
                 running.changed = now
             return []
         self._last_read = now
-        with_news = []
+        updated = []
         for running in tasks:
             beat = beats.get(running.task.id)
             if beat is not None and beat != running.beat:
                 running.beat, running.changed = beat, now
-                with_news.append(running)
-        return with_news
+                updated.append(running)
+        return updated
 
     def last(self, running: RunningTask) -> Beat | None:
-        """Return the last heartbeat of a task that has ended; None if it sent none."""
+        """Return the last heartbeat of a task that has ended, or None if it never sent one."""
         with suppress(OSError):
             beats = self._exchange.beats([running.task.id])
             running.beat = beats.get(running.task.id) or running.beat

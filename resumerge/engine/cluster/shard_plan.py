@@ -11,20 +11,20 @@ from resumerge.tensors import Stored, stored_in
 
 
 def shard_plan(plan: Plan, number: int) -> Plan:
-    """Return a plan with one shard, whose bytes are the same as in the whole plan.
+    """Return a plan of one shard, which has the same bytes as in the whole plan.
 
-    The plan is sent to a task, so it is small. It has the files that the shard reads, and, for
-    remote files, the headers that downloads are compared with. Parts that only planning and the
-    files beside the shards need are left out.
+    The plan is sent to a task, so it is kept small. It contains the files that the shard reads,
+    and the headers of remote files, which downloads are compared with. It omits parts that only
+    the planner or the writer of the companions needs.
     """
     shard = plan.shards[number]
     units = tuple(
         replace(unit, number=n, shard=0)
         for n, unit in enumerate(plan.units[shard.first : shard.last])
     )
-    read = {(s.source, s.file) for unit in units for s in stored_in(unit.expression)}
+    read_files = {(s.source, s.file) for unit in units for s in stored_in(unit.expression)}
     sources = tuple(
-        _with_files(source, {file for n, file in read if n == number})
+        _with_files(source, {file for n, file in read_files if n == number})
         for number, source in enumerate(plan.sources)
     )
     return replace(
@@ -49,7 +49,7 @@ def shard_plan(plan: Plan, number: int) -> Plan:
 
 
 def _with_files(source: Source, read: set[str]) -> Source:
-    """Return a source with only the files that are read, and the headers of remote ones."""
+    """Return a source with only the files to read, and with tensors only of remote files."""
     prefixes = {"base/": source.base, "adapter/": source.adapter}
     parts = {
         prefix: part and _with_files(part, {name.removeprefix(prefix) for name in read})

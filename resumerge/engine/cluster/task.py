@@ -1,7 +1,7 @@
-"""A task: it computes and publishes one shard, on a worker or on the driver itself.
+"""A task, which computes and publishes one shard, on a worker or on the driver.
 
-It computes with `LocalComputation`, like any merge: it has a plan of one shard, a ledger of its own
-in a temporary folder, and a folder to write to.
+The shard is computed by `LocalComputation`, like any merge, with a plan of one shard, a temporary
+ledger, and the task's own folder as output.
 """
 
 from __future__ import annotations
@@ -53,11 +53,14 @@ class ShardTask:
     """The arguments of a task.
 
     Args:
-        id: an id that is unique in its attempt.
+        id: an id that is unique in the attempt.
         shard: the shard's number in the run's plan.
-        first: number of its first unit in the run's plan.
+        first: the number of the shard's first unit in the run's plan.
         endpoint: the task's side of the exchange with the driver.
-        plan: the result of `shard_plan`, pickled, so that versions are compared before it is read.
+        fingerprint: the run's fingerprint.
+        versions: the versions that the plan was made with.
+        plan: the result of `shard_plan`, pickled. A worker compares versions before it unpickles
+            the plan.
         options: the run's options, with the memory and threads of the task.
     """
 
@@ -72,7 +75,7 @@ class ShardTask:
 
 
 def run_on_worker(task: ShardTask) -> Outcome:
-    """Compute and publish the shard of a task in a worker of Ray, and return the outcome."""
+    """Compute and publish the shard of a task in a Ray worker, after checking this machine."""
     import ray
 
     node = Node(ray.get_runtime_context().get_node_id(), hostname())
@@ -91,8 +94,8 @@ def run_task(
     Args:
         task: the task.
         node: this machine.
-        stop: whether a signal asks to stop.
-        inner: a reporter that gets the heartbeats, too.
+        stop: the request to stop that signals set.
+        inner: a reporter that also receives the heartbeats; None outside the driver.
 
     Raises:
         Interrupted: a signal asked to stop.
@@ -136,13 +139,13 @@ def run_task(
 def _compute(
     context: RunContext, task: ShardTask, plan: Plan, reader: SourceReader, folder: Path
 ) -> ShardRecord:
-    """Merge the plan in the task's own folder, with a temporary ledger."""
+    """Merge the task's plan in `folder`, with a temporary ledger, and return the hashes."""
     reuse_freed_memory()
     estimated = estimate(plan, context.options.mirror)
     budget = resource_budget(context, plan, estimated, memory_wait=context.options.memory_wait)
     sparse = starts_sparse(estimated, folder, frees=False)
     files = ShardFiles(plan, folder, context.storage, sparse=sparse)
-    # The ledger is not in the output, which machines share: SQLite needs a local disk.
+    # SQLite needs a local disk, so the ledger is not in the output's folder, which may be shared.
     with TemporaryFolder() as state, closing(Ledger.create(state / LEDGER_FILE)) as ledger:
         ledger.begin(_run_row(task, folder), source_rows(plan), shard_rows(plan), unit_rows(plan))
         attempt = ledger.attempts.start(
@@ -169,7 +172,7 @@ def _compute(
 
 
 def _run_row(task: ShardTask, folder: Path) -> dict[str, object]:
-    """Return the row of ``run`` in the ledger of a task."""
+    """Return the row of the table ``run`` in the ledger of a task."""
     return {
         "id": task.id,
         "created": now(),
@@ -186,7 +189,7 @@ def _run_row(task: ShardTask, folder: Path) -> dict[str, object]:
 
 
 def _state_folder() -> Path:
-    """Return the state folder of tasks on this machine, for its cache of metadata."""
+    """Return the state folder of tasks on this machine, which holds their metadata cache."""
     from huggingface_hub import constants
 
     return Path(constants.HF_HOME) / "resumerge" / "tasks"

@@ -1,4 +1,4 @@
-"""The heartbeats of a task, which its driver reads."""
+"""The sender of a task's heartbeats, which the driver reads."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from resumerge.sources.remote.prefetch import DownloadProgress
 
 
 class TaskReporter(Reporter):
-    """A reporter that sends a heartbeat while blocks are computed.
+    """A reporter that sends heartbeats while blocks are computed.
 
     Args:
-        endpoint: the task's side of the exchange; its working folder exists.
+        endpoint: the task's side of the exchange, whose working folder exists.
         node: this machine.
-        inner: a reporter that gets heartbeats and texts of waiting, too.
+        inner: a reporter that also receives heartbeats and the texts of waits; None outside the
+            driver.
 
     Raises:
-        TaskAbandoned: from every call, once the task is given up.
+        TaskAbandoned: by every method that sends a heartbeat, after the task was given up.
     """
 
     def __init__(self, endpoint: TaskEndpoint, node: Node, inner: Reporter | None = None) -> None:

@@ -20,13 +20,13 @@ from resumerge.planning.plan import Plan, Shard
 class Beat:
     """A heartbeat of a task.
 
-    Each heartbeat differs from the one before, so that the driver need not compare clocks.
+    Each heartbeat differs from the previous one, so the driver does not have to compare clocks.
 
     Args:
         node: the machine where the task runs.
         count: the number of the heartbeat.
-        budget: bytes of RSS that the task may use; 0 until it is known.
-        nbytes: bytes of the shard that are written.
+        budget: the most bytes of RSS that the task may use; 0 until the budget is decided.
+        nbytes: the committed bytes of the shard.
     """
 
     node: Node
@@ -40,7 +40,7 @@ class Beat:
 
     @classmethod
     def of_bytes(cls, data: bytes) -> Beat | None:
-        """Return the heartbeat in a file, which anybody may have written; None if it is none."""
+        """Parse an untrusted heartbeat; return None if it is invalid."""
         try:
             value = json.loads(data)
             node = Node(**value["node"])
@@ -53,7 +53,7 @@ class Beat:
 
 
 class TaskAbandoned(ResumergeError):
-    """An error: the driver has given the task up, or is gone."""
+    """The error of a task that the driver has given up, or whose driver has ended."""
 
     @property
     def text(self) -> str:
@@ -61,52 +61,53 @@ class TaskAbandoned(ResumergeError):
 
 
 class TaskEndpoint(ABC):
-    """A task's side of the exchange: made by the driver, pickled, and used on a worker.
+    """A task's side of the exchange. The driver creates it and pickles it; a worker uses it.
 
-    Once the task is given up, `beat` and `publish` raise `TaskAbandoned`, however late the task
+    After the task was given up, `beat` and `publish` raise `TaskAbandoned`, however late the task
     calls them.
 
     Attributes:
-        beat_seconds: least seconds between two heartbeats.
+        beat_seconds: the least seconds between two heartbeats.
     """
 
     beat_seconds: ClassVar[float]
 
     @abstractmethod
     def obstacle(self, node: Node) -> str:
-        """Return why this machine cannot take a task; empty if it can.
+        """Return the reason why this machine cannot take a task; empty if it can.
 
-        It may send the first heartbeat.
+        The method may send the first heartbeat.
         """
 
     @abstractmethod
     def working_folder(self) -> AbstractContextManager[Path]:
-        """Return the folder where the shard is computed, which is deleted at the end."""
+        """Return a context with the folder where the shard is computed. Leaving it deletes it."""
 
     @abstractmethod
     def beat(self, beat: Beat) -> None:
-        """Tell the driver that the task is at work."""
+        """Send a heartbeat to the driver."""
 
     @abstractmethod
     def publish(
         self, plan: Plan, record: ShardRecord, beat: Beat, moved: Callable[[int], None]
     ) -> ShardRecord:
-        """Give the complete shard in the working folder its final name, and write its record.
+        """Publish the complete shard in the working folder under its final name, and its record.
 
-        A shard that was published before stays, if it has the same bytes.
+        If another task has published the shard before, its bytes are compared, and it is kept.
 
         Args:
             plan: the plan of one shard.
             record: the hashes of the computed blocks.
             beat: the last heartbeat.
-            moved: called between pieces of the work, with bytes that were moved.
+            moved: called between pieces of the work, with the number of bytes moved.
 
         Returns:
-            the record, completed by the place of an uploaded shard.
+            the record; if the shard is in a bucket, with its `Uploaded`.
 
         Raises:
             TaskAbandoned: the task was given up, and published nothing.
-            Resumable: a shard with other bytes was published before, or the place cannot be used.
+            Resumable: the shard was published before with other bytes, or the folder or bucket
+                cannot be used now.
         """
 
 
@@ -114,8 +115,8 @@ class Exchange(ABC):
     """The driver's side of the exchange, in one attempt.
 
     Attributes:
-        beat_seconds: seconds between two readings of the heartbeats.
-        patience: seconds for which heartbeats may be unreadable.
+        beat_seconds: the seconds between two readings of the heartbeats.
+        patience: the seconds for which reading heartbeats may fail.
     """
 
     beat_seconds: ClassVar[float]
@@ -123,10 +124,10 @@ class Exchange(ABC):
 
     @abstractmethod
     def open(self, pending: Sequence[Shard]) -> None:
-        """Begin, before any task.
+        """Prepare the folder or bucket, before the first task is submitted.
 
         Args:
-            pending: the shards to be computed.
+            pending: the shards to compute.
         """
 
     @abstractmethod
@@ -135,12 +136,12 @@ class Exchange(ABC):
 
         Args:
             task: the task's id, ``shardN-TRY``.
-            shard: the shard that it computes.
+            shard: the shard that the task computes.
         """
 
     @abstractmethod
     def beats(self, tasks: Collection[str]) -> Mapping[str, Beat]:
-        """Return the last heartbeats of tasks, by their ids.
+        """Return the last heartbeat of each task that sent one, by the task's id.
 
         Raises:
             OSError: the heartbeats cannot be read now.
@@ -148,38 +149,38 @@ class Exchange(ABC):
 
     @abstractmethod
     def record(self, task: str, shard: Shard) -> ShardRecord | None:
-        """Return the record of a shard that a lost task has published; None if it published none.
+        """Return the record of the shard that a lost task published, or None.
 
-        Anybody may have written the record, so it is to be checked.
+        The record is untrusted: the caller has to check it.
         """
 
     @abstractmethod
     def has(self, shard: Shard, record: ShardRecord) -> bool:
-        """Return whether this machine sees the published shard of a record."""
+        """Return whether the shard of a record is published, as far as this machine can see."""
 
     @abstractmethod
     def journaled(self, task: str, shard: Shard) -> None:
-        """Note that the shard which a task published is in the ledger."""
+        """Remove the record of a published shard, which is in the ledger now."""
 
     @abstractmethod
     def give_up(self, task: str) -> None:
-        """Have a task end at its next heartbeat, if it is still at work."""
+        """Make a task that is still running end at its next heartbeat."""
 
     @abstractmethod
     def adopt(self) -> list[int]:
-        """Give every task up, and journal the shards that were published and not journaled.
+        """Give up all tasks, and journal published shards that are not in the ledger yet.
 
         Returns:
-            the numbers of the shards that were journaled.
+            the numbers of these shards.
         """
 
     @abstractmethod
     def close(self) -> None:
         """End the exchange, and delete the tasks' files."""
 
-    def check(self) -> None:  # noqa: B027, a folder has nothing to say
-        """Check that the driver may go on; called often.
+    def check(self) -> None:  # noqa: B027, only a bucket has something to check
+        """Check that the driver may continue. Called often.
 
         Raises:
-            Resumable: the driver must not go on.
+            Resumable: the driver must not continue.
         """

@@ -37,10 +37,10 @@ class BucketExchange(Exchange):
     Args:
         plan: the run's plan.
         ledger: the run's ledger.
-        files: the shards on this machine; those that tasks compute are not here.
+        files: the shards on this machine, which do not include the shards that tasks compute.
         mirror: the mirror session.
-        replicator: the mirror's replicator, started.
-        waiting: called a few times a second while this waits for the mirror.
+        replicator: the mirror's replicator, already started.
+        waiting: called a few times a second while waiting for the mirror.
     """
 
     beat_seconds = BEAT_SECONDS
@@ -61,15 +61,15 @@ class BucketExchange(Exchange):
         self.patience = replicator.options.stall_seconds
 
     def open(self, pending: Sequence[Shard]) -> None:
-        # Without a snapshot, no machine could tell whose shards are in the mirror.
+        # Without a snapshot, other machines could not tell which run the shards belong to.
         self._replicator.wait_for_snapshot(self._waiting)
         listed = self._ask(self._store.list)
         uploaded = [shard for shard in pending if shard.name in listed]
-        own = [shard.name for shard in uploaded if listed[shard.name] == shard.nbytes]
-        backups = backup_names({shard.name for shard in uploaded} - set(own), listed)
-        # A pending shard of the right size is damaged, or its task died before it wrote its record.
-        # No snapshot names it, so it is deleted.
-        self._change(lambda: self._store.put({}, own))
+        orphans = [shard.name for shard in uploaded if listed[shard.name] == shard.nbytes]
+        backups = backup_names({shard.name for shard in uploaded} - set(orphans), listed)
+        # A pending shard of the right size is damaged, or its task died before writing the record.
+        # It is deleted, because no snapshot refers to it.
+        self._change(lambda: self._store.put({}, orphans))
         for name, now in backups.items():
             self._change(lambda: back_up(self._mirror, {name: now}))  # noqa: B023, called now
             self._ledger.events.add(
@@ -102,7 +102,7 @@ class BucketExchange(Exchange):
         self._replicator.uploaded([self._name(task).name])
 
     def give_up(self, task: str) -> None:
-        with suppress(OSError):  # at the end, the objects of all tasks are deleted anyway
+        with suppress(OSError):  # the objects of all tasks are deleted at the end in any case
             self._store.put({}, [self._name(task).name])
 
     def adopt(self) -> list[int]:
@@ -117,13 +117,13 @@ class BucketExchange(Exchange):
                 replicator.token,
                 replicator.check_lease,
             )
-        except (InputError, Resumable):  # the next attempt will adopt them
+        except (InputError, Resumable):  # the next attempt will adopt the shards
             return []
         self._replicator.uploaded(superfluous)
         return adopted
 
     def close(self) -> None:
-        """End the exchange. The replicator, or the next attempt, removes objects that are left."""
+        """End the exchange. The replicator or the next attempt removes the remaining objects."""
 
     def check(self) -> None:
         self._replicator.check()
@@ -132,7 +132,7 @@ class BucketExchange(Exchange):
         return TaskName(self._replicator.token, task)
 
     def _change(self, call: Callable[[], None]) -> None:
-        """Make a call that changes the bucket, after checking that no machine has taken over.
+        """Make a call that changes the bucket, after checking that this machine has the lease.
 
         Raises:
             Resumable: another machine has taken over, or the bucket fails or denies the change.
@@ -145,10 +145,10 @@ class BucketExchange(Exchange):
         self._ask(change_with_lease)
 
     def _ask(self, call: Callable[[], T]) -> T:
-        """Make a call to the bucket, again if the bucket fails for a moment.
+        """Make a call to the bucket, and retry it after temporary failures.
 
         Raises:
-            Resumable: the bucket fails for longer, or denies the call.
+            Resumable: the bucket keeps failing, or denies the call.
         """
         try:
             return retry_store(self._store, call)

@@ -28,15 +28,15 @@ from resumerge.planning.plan import Plan
 from resumerge.retry import Backoff, retry
 
 BEAT_SECONDS = 5.0
-"""Seconds between two heartbeats. Each is two requests, and one more by the driver, which cost
-money."""
+"""Seconds between two heartbeats. A heartbeat costs the task two requests and the driver one, and
+clouds charge for requests."""
 
 JOIN_SECONDS = 60.0
-"""Seconds for which the bucket may fail when a task begins."""
+"""Seconds for which requests to the bucket may fail when a task begins."""
 
 
 def opening(nonce: str) -> bytes:
-    """Return the content of a task's object, as the driver writes it."""
+    """Return the first content of a task's object, which the driver writes."""
     return _content(nonce, {})
 
 
@@ -48,15 +48,15 @@ def _content(nonce: str, content: Mapping[str, Any]) -> bytes:
 class BucketEndpoint(TaskEndpoint):
     """A task's side of an exchange in a bucket. The task's object is deleted when it is given up.
 
-    The task only replaces the object, on the condition that it still has the content that the task
-    wrote last. So a task that was given up and wakes up late creates no object again.
+    The task replaces the object only if the object still has the content that the task wrote last.
+    So a task that resumes after it was given up does not create the object again.
 
     Args:
         url: the mirror's address. Every machine opens it with its own credentials.
         object: the name of the task's object.
-        nonce: a text that no other task has.
-        rate: bytes a second that are uploaded, or read back; None for no limit.
-        patience: seconds that the bucket may fail while the shard is uploaded.
+        nonce: a random text that is different for each task.
+        rate: the most bytes per second to upload or read back; None for no limit.
+        patience: the seconds for which requests may fail while the shard is uploaded.
     """
 
     url: str
@@ -65,9 +65,9 @@ class BucketEndpoint(TaskEndpoint):
     rate: int | None
     patience: float
     _written: bytes = field(init=False, repr=False)
-    """The object's content that this task is sure to have written last."""
+    """The last content of the object whose writing was confirmed by the server."""
     _unsure: bytes = field(init=False, repr=False, default=b"")
-    """A content that may have been written: the server's answer was lost."""
+    """A content that the object may have, because the server's answer was lost; or empty."""
     _folder: Path = field(init=False, repr=False)
     _created: bool = field(init=False, repr=False, default=False)
     """Whether this task has uploaded the shard."""
@@ -99,7 +99,7 @@ class BucketEndpoint(TaskEndpoint):
             yield self._folder
 
     def beat(self, beat: Beat) -> None:
-        with suppress(StoreError):  # a bucket that fails for now fails for the driver, too
+        with suppress(StoreError):  # a bucket that fails now also fails for the driver
             self._write(beat.as_json())
 
     def publish(self, plan: Plan, record: ShardRecord, beat: Beat, moved: Moved) -> ShardRecord:
@@ -131,7 +131,7 @@ class BucketEndpoint(TaskEndpoint):
             raise
 
     def _upload(self, plan: Plan, record: ShardRecord, node: Node, moved: Moved) -> Uploaded:
-        """Upload the shard, or compare it with the uploaded one; return the shard in the bucket."""
+        """Upload the shard, or compare it with the shard that another task uploaded."""
         name = plan.shards[0].name
         path = self._folder / name
         nbytes = path.stat().st_size
@@ -150,10 +150,10 @@ class BucketEndpoint(TaskEndpoint):
         return Uploaded(nbytes, sha256, listed.etag)
 
     def _compare(self, plan: Plan, record: ShardRecord, node: Node, moved: Moved) -> str:
-        """Compare the shard with one that another task has uploaded, and return its SHA-256.
+        """Compare the shard with the one that another task uploaded, and return its SHA-256.
 
         Raises:
-            Resumable: they differ.
+            Resumable: the shards differ.
         """
         name, copy = plan.shards[0].name, self._folder / "uploaded"
         computed = sha256_of(self._folder / name, lambda: moved(0))
@@ -164,10 +164,10 @@ class BucketEndpoint(TaskEndpoint):
         return computed
 
     def _remove_orphans(self, name: str) -> None:
-        """Remove what this task has uploaded, unless a run or a finished model needs it.
+        """Remove the shard and parts that this task uploaded, unless a run or a model needs them.
 
-        Uploaded parts are removed if nobody holds the lease: a process that holds it may go on with
-        the parts. The shard is removed if there is also no finished model.
+        Parts are removed only if no process holds the lease, because the holder may continue the
+        upload. The shard is removed only if the bucket contains no finished model either.
         """
         with suppress(OSError):
             listed = self._store.list()
@@ -177,10 +177,10 @@ class BucketEndpoint(TaskEndpoint):
                     self._store.put({}, [name])
 
     def _write(self, content: Mapping[str, Any]) -> None:
-        """Replace the task's object.
+        """Replace the content of the task's object.
 
         Raises:
-            TaskAbandoned: the object is gone.
+            TaskAbandoned: the object was deleted or changed by another process.
             StoreError: the bucket cannot be used now.
         """
         data = _content(self.nonce, content)
@@ -196,7 +196,7 @@ def _is_temporary(error: Exception) -> bool:
 
 
 def _pause(seconds: float, moved: Moved) -> None:
-    """Wait, and call `moved` four times a second, which may raise to end the waiting."""
+    """Wait, and call `moved` four times a second. If `moved` raises, the wait ends."""
     deadline = time.monotonic() + seconds
     while (remaining := deadline - time.monotonic()) > 0:
         time.sleep(min(0.25, remaining))

@@ -1,4 +1,4 @@
-"""The comparison of a shard that was published before with the hashes that are computed now."""
+"""The comparison of a shard that another task published with newly computed hashes."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from resumerge.planning.plan import Plan
 
 
 def compare_with_record(path: Path, name: str, plan: Plan, record: ShardRecord, node: Node) -> None:
-    """Compare a shard that another task published with the hashes computed here.
+    """Compare a shard that another task published with the hashes computed on this machine.
 
     Args:
-        path: the path of the published shard, or of a copy.
+        path: the path of the published shard, or of a copy of that shard.
         name: the shard's name.
         plan: the plan of one shard.
-        record: the hashes of the blocks computed here.
+        record: the hashes of the blocks that this machine computed.
         node: this machine.
 
     Raises:
-        Resumable: they differ.
+        Resumable: the hashes of a block differ.
     """
     with path.open("rb") as shard:
         for unit, commit in zip(plan.units, record.units):

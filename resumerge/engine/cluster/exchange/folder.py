@@ -1,4 +1,4 @@
-"""The exchange in the output's folder, which all machines see: see `recovery/published.py`."""
+"""The exchange in the output's folder, which all machines share: see `recovery/published.py`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ VISIBLE_SECONDS = 60.0
 BEAT_SECONDS = 1.0
 """Seconds between two heartbeats of a task, and between two readings of all heartbeats.
 
-Each is a rename on the shared disk.
+Each heartbeat is a rename on the shared disk.
 """
 
 _BEAT = "heartbeat.json"
@@ -63,7 +63,7 @@ class FolderEndpoint(TaskEndpoint):
 
     @property
     def own_folder(self) -> Path:
-        """The folder that the task works in."""
+        """The working folder of the task."""
         return self.folder / self.task
 
     def obstacle(self, node: Node) -> str:
@@ -82,10 +82,10 @@ class FolderEndpoint(TaskEndpoint):
 
     def beat(self, beat: Beat) -> None:
         path = self.own_folder / _BEAT
-        fresh = path.with_suffix(".new")
+        partial = path.with_suffix(".new")
         try:
-            fresh.write_text(json.dumps(beat.as_json()), encoding="utf-8")
-            os.replace(fresh, path)  # noqa: PTH105
+            partial.write_text(json.dumps(beat.as_json()), encoding="utf-8")
+            os.replace(partial, path)  # noqa: PTH105
         except FileNotFoundError:
             raise TaskAbandoned from None
 
@@ -110,7 +110,7 @@ class FolderEndpoint(TaskEndpoint):
 
 
 def read_beat(folder: Path) -> Beat | None:
-    """Return the last heartbeat of the task with this folder; None before the first one."""
+    """Return the last heartbeat in a task's folder; None if it is missing or invalid."""
     with suppress(OSError, UnfitFile):
         return Beat.of_bytes(read_foreign(folder / _BEAT, _LARGEST_BEAT))
     return None
@@ -123,7 +123,7 @@ class FolderExchange(Exchange):
         plan: the run's plan.
         ledger: the run's ledger.
         files: the run's shards.
-        waiting: called a few times a second while this waits for a file.
+        waiting: called a few times a second while waiting for a file.
     """
 
     beat_seconds = BEAT_SECONDS
