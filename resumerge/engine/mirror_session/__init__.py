@@ -1,5 +1,5 @@
 """The work on a run's mirror before and after an attempt.
 
 `session` holds the lease during one command, `checks` refuses options and paths, `reconcile` makes
-ledger and mirror agree, `abandon` removes a run from its mirror for ``--restart``.
+ledger and mirror agree, and `abandon` removes a run from its mirror for ``--restart``.
 """

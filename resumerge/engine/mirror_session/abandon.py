@@ -1,6 +1,6 @@
-"""Abandon a run in its mirror (``--restart``): remove the files that the run wrote, and no others.
+"""The removal of a run from its mirror (``--restart``). Only files that the run wrote are removed.
 
-All files are found before the first is removed, so that a refusal leaves the mirror unchanged.
+All files are found before the first one is removed, so a refusal leaves the mirror unchanged.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class WrittenFiles:
     """The files of a run in its mirror.
 
     Args:
-        remove: names of the files to remove, in the order of removal.
-        backups: the backup names that files get which the user edited, by their present names.
-        uploads: names of files whose upload may have been interrupted.
+        remove: the names of the files to remove, in the order of removal.
+        backups: the backup names of files that the user edited, by their present names.
+        uploads: the names of files whose upload may have been interrupted.
     """
 
     remove: list[str]
@@ -44,9 +44,10 @@ class WrittenFiles:
 
 
 def mirrored_files(ledger: Ledger) -> dict[str, tuple[int, str]]:
-    """Return bytes and SHA-256 of the files that a run may have in its mirror, by name.
+    """Return (size in bytes, SHA-256) of each file that a run may have in its mirror, by name.
 
-    All shards are included: a process may have uploaded a shard and died before it recorded that.
+    All shards are included, because a process may have died between the upload of a shard and its
+    record in the ledger. The SHA-256 of such a shard is empty.
     """
     shards = {shard["name"]: (shard["nbytes"], "") for shard in ledger.shards.all()}
     return {**shards, **ledger.mirrored.files()}
@@ -55,16 +56,16 @@ def mirrored_files(ledger: Ledger) -> dict[str, tuple[int, str]]:
 def find_written(
     mirror: MirrorSession, run: str, files: Mapping[str, tuple[int, str]]
 ) -> WrittenFiles:
-    """Find the files that a run wrote to its mirror. Only the lease there is changed.
+    """Find the files that a run wrote to its mirror. The mirror is not changed, except its lease.
 
     Args:
         mirror: the mirror session.
         run: the run's id.
-        files: bytes and SHA-256 of each file, by name. A shard of this size is the run's, even if
-            its content differs, which is damage. Any other file that differs was edited.
+        files: (size in bytes, SHA-256) of each file, by name. A shard of this size counts as the
+            run's file even if it is damaged. Any other file that differs counts as edited.
 
     Raises:
-        InputError: there are other files.
+        InputError: the mirror contains files that the run did not write.
         Resumable: the mirror cannot be reached.
     """
     store = mirror.store
@@ -93,8 +94,8 @@ def find_written(
             found=", ".join(others[:SHOWN]),
             fix="move the files that you need to another place, and delete the rest",
         )
-    # config.json goes first: without it, no program loads the model. The leases stay, because this
-    # process holds one.
+    # Remove config.json first: without it, no program loads the model. Keep the leases, because
+    # this process holds one.
     config = [name for name in ("config.json",) if name in written]
     removed_last = sorted(metadata_in(metadata), key=lambda name: (name != MANIFEST_FILE, name))
     lease.check()
@@ -103,14 +104,14 @@ def find_written(
 
 
 def abandon_mirror(mirror: MirrorSession, written: WrittenFiles) -> None:
-    """Remove a run's files from its mirror; files that the user edited get backup names.
+    """Remove a run's files from its mirror. Files that the user edited get backup names.
 
     Raises:
         InputError: the mirror cannot be used.
         Resumable: the mirror cannot be reached.
     """
     back_up(mirror, written.backups)
-    # A task of a cluster ends when its file is gone.
+    # Remove the files of a cluster's tasks first, because that ends the tasks.
     if tasks := [task.name for task in task_names(written.remove)]:
         retry_store(mirror.store, lambda: mirror.store.put({}, tasks))
     retry_store(mirror.store, lambda: mirror.store.abandon_uploads(written.uploads))
@@ -119,11 +120,11 @@ def abandon_mirror(mirror: MirrorSession, written: WrittenFiles) -> None:
 
 
 def back_up(mirror: MirrorSession, names: Mapping[str, str]) -> None:
-    """Rename files of a mirror to backup names. Each file has at least one of its names throughout.
+    """Rename files of a mirror to backup names. Each file keeps its old name until it has the new.
 
     Args:
         mirror: the mirror session.
-        names: the backup names, by the present names.
+        names: the backup names, by present name.
 
     Raises:
         InputError: the mirror cannot be used.
@@ -141,7 +142,7 @@ def back_up(mirror: MirrorSession, names: Mapping[str, str]) -> None:
 
 
 def _rename(store: Store, name: str, backup: str) -> bool:
-    """Rename a file if the store can. An earlier attempt may have done it."""
+    """Rename a file, and return whether the store can. Accept a file that was renamed before."""
     try:
         return store.rename(name, backup)
     except FileNotFoundError:
@@ -151,10 +152,13 @@ def _rename(store: Store, name: str, backup: str) -> bool:
 
 
 def backup_names(names: Iterable[str], listed: Mapping[str, int]) -> dict[str, str]:
-    """Return a free backup name for each of some files of a mirror.
+    """Choose a free backup name for each file of a mirror that has to be renamed.
 
     Args:
         names: the files' names.
-        listed: bytes of every file in the mirror, by name.
+        listed: the size in bytes of every file in the mirror, by name.
+
+    Returns:
+        the backup names, by present name.
     """
     return {name: backup_name(name, listed.__contains__) for name in names}

@@ -1,4 +1,4 @@
-"""Checks of a mirror's options, address and content, before anything is written."""
+"""Checks of a mirror's options, address and contents, before anything is written."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ SHOWN = 5
 
 
 def check_state_apart(state: Path, store: Store) -> None:
-    """Refuse a state folder in the mirror: databases in use do not belong on a network drive.
+    """Refuse a state folder inside the mirror, which may be on a network drive.
+
+    SQLite databases in use need a local disk.
 
     Raises:
-        InputError: the state folder lies in the mirror.
+        InputError: the state folder is inside the mirror.
     """
     folder = store.local_folder
     if folder is not None and is_within(state, folder):
@@ -35,11 +37,11 @@ def check_state_apart(state: Path, store: Store) -> None:
 
 
 def check_has_mirror(options: Options, url: str | None) -> list[Problem]:
-    """Return a problem if options need a mirror, and neither the command nor the run has one.
+    """Return a problem if options need a mirror, and neither the command nor the run names one.
 
     Args:
         options: the command's options.
-        url: the mirror's address, if there is one.
+        url: the mirror's address, or None.
     """
     names = options.needing_mirror()
     if url is not None or not names:
@@ -55,7 +57,7 @@ def check_has_mirror(options: Options, url: str | None) -> list[Problem]:
 
 
 def check_reachable(mirror: MirrorSession) -> list[Problem]:
-    """Return the problems with the place of a mirror; see `Store.check_address`."""
+    """Return the problems with a mirror's address; see `Store.check_address`."""
     return mirror.store.check_address()
 
 

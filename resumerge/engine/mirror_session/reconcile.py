@@ -29,33 +29,35 @@ from resumerge.storage import Storage
 
 
 class Reconciler:
-    """A reconciler of a run with its mirror: call `reconcile`, then `compare`.
+    """A reconciler of a run with its mirror.
 
-    `bring_back` follows if the user asks for it.
+    Call `reconcile`, then `compare`, and with ``--bring-back`` also `bring_back`.
     """
 
     def __init__(self, ledger: Ledger, out: Path, mirror: MirrorSession, storage: Storage) -> None:
         self._ledger, self._out, self._mirror, self._storage = ledger, out, mirror, storage
         self._run: dict[str, Any] = ledger.run()
         self._mirrored = set(ledger.mirrored.checksums())
-        """Names of files that the mirror should have."""
+        """The names of the files that the mirror should contain."""
 
-    # 1. The lease, and the progress that the mirror has of the run
+    # 1. The lease, and the run's progress in the mirror
 
     def reconcile(self, *, may_be_empty: bool) -> Manifest | None:
         """Acquire the lease, and adopt shards that other machines have sealed and mirrored.
 
         Args:
-            may_be_empty: whether the mirror may have no file of the run, because the command names
-                the mirror.
+            may_be_empty: whether to accept a mirror without files of the run, because the command
+                names the mirror.
 
         Returns:
-            the manifest, if another machine has finished the run. Then this process does not hold
-            the lease.
+            the manifest if another machine has finished the run, otherwise None. In the first case,
+            this process does not hold the lease.
 
         Raises:
-            InputError: the mirror holds something else, or another machine is working on it.
-            Resumable: the mirror has lost all files of the run, or cannot be reached.
+            InputError: the mirror contains another run or other files, or another machine is
+                working on it.
+            Resumable: all files of the run are missing in the mirror, or the mirror cannot be
+                reached.
         """
         if self._run["mirror"] == self._mirror.url:
             self._mirror.check_mounted()
@@ -85,11 +87,11 @@ class Reconciler:
 
     @property
     def _is_new_mirror(self) -> bool:
-        """Whether the run had another mirror until now, or none."""
+        """Whether the ledger has another mirror for the run, or no mirror."""
         return bool(self._ledger.run()["mirror"] != self._mirror.url)
 
     def _check_not_emptied(self, state: MirrorState, *, may_be_empty: bool) -> None:
-        """Refuse a mirror that has lost its files: it is probably a drive that is not mounted."""
+        """Refuse a mirror whose files are missing: probably, a drive is not mounted."""
         if state.kind == NOTHING and self._mirrored and not may_be_empty:
             store = self._mirror.store
             is_folder = store.local_folder is not None
@@ -101,7 +103,7 @@ class Reconciler:
             )
 
     def _manifest(self, state: MirrorState) -> Manifest:
-        """Return the manifest of a finished mirror, which must be of this run."""
+        """Return the manifest of a finished mirror. Refuse the mirror of another run."""
         if state.manifest is None or state.manifest.run != self._run["id"]:
             raise refuse_mirror(self._mirror, state)
         return state.manifest
@@ -111,9 +113,9 @@ class Reconciler:
     ) -> bool:
         """Return whether a finished model is still complete in the mirror.
 
-        The sizes of all files are compared. The content is compared of shards that are open here,
-        and of shards that the ledger does not list as mirrored: `verify` found them damaged there,
-        or another machine has mirrored them.
+        The sizes of all files are compared. Contents are compared for shards that are open on this
+        machine, and for shards without a row in ``mirrored``, which `verify` found damaged or
+        another machine mirrored.
         """
         if missing_files(manifest, files):
             return False
@@ -124,15 +126,15 @@ class Reconciler:
         )
 
     def _reopen(self, manifest: Manifest, files: Mapping[str, int], token: int) -> None:
-        """Turn a finished mirror that is incomplete into the mirror of an unfinished run.
+        """Turn a finished mirror with missing files into the mirror of an unfinished run.
 
-        This attempt finishes it again. A snapshot is written before the manifest is removed, so
-        that another process finds the run at every instant. The files beside the shards are written
-        again, too; files that the user edited get backup names.
+        This attempt finishes the mirror again. A snapshot is written before the manifest is
+        removed, so that other processes find the run at every moment. The companions are written
+        again, and files that the user edited get backup names.
 
         Args:
             manifest: the mirror's manifest.
-            files: bytes of every file in the mirror, by name.
+            files: the size in bytes of every file in the mirror, by name.
             token: the fencing token of the lease.
         """
         store = self._mirror.store
@@ -160,7 +162,13 @@ class Reconciler:
         self._mirrored |= set(manifest.files)
 
     def _adopt(self, state: MirrorState, path: Path, *, may_be_empty: bool) -> None:
-        """Adopt the progress in the mirror's snapshot, which was written to `path`."""
+        """Adopt the progress in the mirror's snapshot, or refuse the mirror.
+
+        Args:
+            state: the state of the mirror.
+            path: the path of the ledger that was read from the snapshot.
+            may_be_empty: whether to accept a mirror without files of the run.
+        """
         if state.kind == UNFINISHED:
             with closing(Ledger(path)) as snapshot:
                 record = snapshot.run()
@@ -176,17 +184,19 @@ class Reconciler:
     def _adopt_shards(self, snapshot: Ledger) -> None:
         """Adopt shards that another machine has sealed and mirrored.
 
-        A shard that this machine has found damaged is not adopted: the mirror's snapshot is older
-        than that. An adapter whose ranks are chosen there and undecided here has another header,
-        and is not adopted either: it is computed here as well.
+        A shard that this machine found damaged is not adopted, because the snapshot in the mirror
+        is older. A shard with another header is not adopted but computed again: it is an adapter
+        whose ranks the other machine has already chosen, and this machine has not.
         """
         forgotten = self._ledger.shards.forgotten()
         mirrored = {n: f for n, f in snapshot.mirrored.files().items() if n not in forgotten}
-        heads = {shard["name"]: shard["header_checksum"] for shard in snapshot.shards.all()}
+        header_checksums = {
+            shard["name"]: shard["header_checksum"] for shard in snapshot.shards.all()
+        }
         same_shards = {
             shard["name"]: shard
             for shard in self._ledger.shards.all()
-            if heads.get(shard["name"]) == shard["header_checksum"]
+            if header_checksums.get(shard["name"]) == shard["header_checksum"]
         }
         adopted = {}
         for name in snapshot.shards.sealed():
@@ -199,24 +209,28 @@ class Reconciler:
         )
 
     def _wrote_all_of(self, state: MirrorState) -> bool:
-        """Return whether this run wrote all files of a mirror that has no usable snapshot."""
+        """Return whether this run wrote all files of a mirror without a usable snapshot."""
         names = self._mirrored | set(self._ledger.written_names())
         written = names | {name + PART for name in names} | {CARD}
         return bool(self._mirrored) and set(state.others) <= written
 
     def _change_mirror(self, state: MirrorState) -> None:
-        """Record that the run has this mirror from now on."""
-        not_here = [
+        """Record the session's mirror as the mirror of the run.
+
+        Raises:
+            InputError: shards are only in the run's previous mirror.
+        """
+        missing = [
             name for name in self._ledger.mirrored.checksums() if not (self._out / name).is_file()
         ]
-        if self._run["mirror"] and not_here and state.kind != UNFINISHED:
+        if self._run["mirror"] and missing and state.kind != UNFINISHED:
             raise refuse(
                 "Some shards are only in the current mirror of the run",
                 where=self._run["mirror"],
-                found=f"{counted(len(not_here), 'shard')}, for example {not_here[0]}",
+                found=f"{counted(len(missing), 'shard')}, for example {missing[0]}",
                 fix=f"copy them here first: `resumerge resume {self._run['id']} --bring-back`",
             )
-        # A mirror with a snapshot of this run is the old mirror, with another address.
+        # A mirror with a snapshot of this run is the previous mirror under another address.
         mirrored = self._ledger.mirrored.files() if state.kind == UNFINISHED else {}
         self._ledger.set_mirror(self._mirror.url)
         for name, (nbytes, sha256) in mirrored.items():
@@ -226,7 +240,7 @@ class Reconciler:
     # 2. The shards that are only in the mirror
 
     def compare(self) -> list[str]:
-        """Verify the shards that are only in the mirror; forget damaged and missing shards.
+        """Verify the shards that are only in the mirror, and forget damaged and missing ones.
 
         Returns:
             the names of the intact shards that are only in the mirror.
@@ -269,17 +283,17 @@ class Reconciler:
 def fetch_from_mirror(
     mirror: MirrorSession, name: str, sha256: str | None, out: Path, storage: Storage
 ) -> None:
-    """Copy a file of the model to this machine, and verify it.
+    """Copy a file of the model to this machine, and verify the copy.
 
     Args:
         mirror: the mirror session.
         name: the file's name in the mirror.
-        sha256: SHA-256 in hex digits; None if any content is right.
+        sha256: the SHA-256 in hex digits; None to accept any content.
         out: the folder to write to.
         storage: the operations on files.
 
     Raises:
-        Resumable: the file is missing or damaged in the mirror, or the disk here is full.
+        Resumable: the file is missing or damaged in the mirror, or this machine's disk is full.
     """
     final = out / name
     fresh = final.with_name(final.name + PARTIAL)
@@ -292,7 +306,7 @@ def fetch_from_mirror(
         except OSError as error:
             if not is_full(error) and error.filename not in (str(fresh), str(fresh) + PART):
                 raise
-            for path in (fresh, fresh.with_name(fresh.name + PART)):  # they would fill the disk
+            for path in (fresh, fresh.with_name(fresh.name + PART)):  # make space on the disk
                 storage.remove(path)
             raise out_of_order(error) from error
 

@@ -23,14 +23,21 @@ class MirrorSession:
     """A mirror in use by this process, which holds the lease from `acquire_lease` to `release`.
 
     Attributes:
-        has_had_lease: whether this session has acquired the lease, released or not.
+        store: the store that contains the mirror.
+        has_had_lease: whether this session has ever acquired the lease.
     """
 
     def __init__(self, url: str, options: Options, reporter: Reporter, stop: StopRequest) -> None:
-        """Open the store of an address.
+        """Open the store at an address.
+
+        Args:
+            url: the mirror's address, as the user or the ledger names it.
+            options: the options of the command.
+            reporter: receives notes and heartbeats.
+            stop: the request to stop that signals set.
 
         Raises:
-            InputError: no store has such an address.
+            InputError: no kind of store accepts the address.
         """
         self.store: Store = open_store(url, offline=options.offline)
         if options.mirror_wait is not None:
@@ -45,15 +52,15 @@ class MirrorSession:
         return self.store.url
 
     def set_noun_for(self, output: Path) -> None:
-        """Call the store an output in messages if it is the output of this run, not its mirror."""
+        """Make messages call the store an output if the run's output is in a bucket."""
         if is_output_in(output, self.url):
             self.store.noun = "output"
 
     def check_mounted(self) -> None:
-        """Verify that the parent of a mirror's folder exists.
+        """Check that the parent of a mirror's folder exists.
 
         Raises:
-            Resumable: it does not exist; the drive is probably not mounted.
+            Resumable: the parent does not exist. The drive is probably not mounted.
         """
         folder = self.store.local_folder
         if folder is not None and not folder.parent.is_dir():
@@ -66,23 +73,26 @@ class MirrorSession:
     def read_state(self, ledger: Path) -> MirrorState:
         """Return the state of the mirror; see `resumerge.mirror.state.read_state`.
 
+        Args:
+            ledger: the path where the ledger in the mirror's snapshot is written.
+
         Raises:
-            InputError: the store denies it.
+            InputError: the store denies access.
             Resumable: the mirror cannot be reached.
         """
         return retry_store(self.store, lambda: read_state(self.store, ledger))
 
     def files(self) -> dict[str, int]:
-        """Return the bytes of every file in the mirror, by name.
+        """Return the size in bytes of every file in the mirror, by name.
 
         Raises:
-            InputError: the store denies it.
+            InputError: the store denies access.
             Resumable: the mirror cannot be reached.
         """
         return retry_store(self.store, self.store.list)
 
     def acquire_lease(self, run: str) -> Lease:
-        """Return the lease; the first call acquires it.
+        """Return the lease. The first call acquires it.
 
         Raises:
             InputError: another machine is working on the mirror, or it is read-only.
@@ -102,12 +112,12 @@ class MirrorSession:
     def replicator(
         self, ledger: Ledger, out: Path, options: Options, storage: Storage
     ) -> Replicator:
-        """Return the replicator of a run for one attempt; it has the mirror's lease.
+        """Return the replicator of a run for one attempt, with the mirror's lease.
 
         Args:
             ledger: the run's ledger.
-            out: the folder of its shards.
-            options: the run's options; the command that opened the mirror may have left some out.
+            out: the folder of the run's shards.
+            options: the run's options, which include those that the command inherits.
             storage: the operations on files.
 
         Raises:
@@ -137,6 +147,6 @@ class MirrorSession:
             self._lease = None
 
     def moved(self, nbytes: int) -> None:
-        """Tell the watchdog that bytes were moved, and stop if a signal came."""
+        """Send a heartbeat after bytes were moved, and raise if a signal asks to stop."""
         self._reporter.heartbeat()
         self._stop.check()

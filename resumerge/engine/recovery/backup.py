@@ -1,4 +1,4 @@
-"""Renaming of a user's file that has the name of an output file, to its backup name."""
+"""The renaming of a user's file whose name an output file needs."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from resumerge.storage import Storage
 
 
 def rename_to_backup(path: Path, storage: Storage) -> Path:
-    """Rename a file that the run did not write, so that its name is free; see `backup_name`.
+    """Rename a file that the run did not write to a free backup name (`backup_name`).
 
     Returns:
-        The new path.
+        the new path.
     """
     backup = path.with_name(backup_name(path.name, lambda n: os.path.lexists(path.with_name(n))))
     storage.rename(path, backup)

@@ -1,4 +1,4 @@
-"""Damaged source files: units that were computed from them are computed again."""
+"""Damaged source files: the units that were computed from them become pending."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from resumerge.sources.remote.files import check_cached, remote_file
 def find_damage(
     plan: Plan, ledger: Ledger, metadata: MetadataCache
 ) -> dict[tuple[int, str], Damage]:
-    """Return the source files that were found damaged since the run began, and are not handled yet.
+    """Return the damage that was found in source files since the run began and is not yet handled.
 
     Returns:
-        the latest damage of each file, by number of the source and name.
+        the latest damage of each file, by (number of the source, name of the file).
     """
     began = ledger.run()["created"]
     handled = {event["data"].get("damage") for event in ledger.events.all(EventKind.SOURCE_DAMAGED)}
@@ -37,25 +37,26 @@ def find_damage(
 def forget_damaged(
     plan: Plan, ledger: Ledger, metadata: MetadataCache, check: Callable[[], None]
 ) -> None:
-    """Make the units pending that were computed from damaged files.
+    """Make all units pending that were computed from damaged files.
 
-    Nobody knows which of these units were computed before the damage. First, files that committed
-    units have read and pending units need are compared with their hashes, if they changed.
+    Units that were computed before the damage are included, because its time is unknown. Files that
+    committed units have read and pending units need are checked first: if they have changed, they
+    are compared with their hashes.
 
     Args:
         plan: the plan.
         ledger: the run's ledger.
         metadata: the metadata cache, which records damage.
-        check: called between pieces; an exception that it raises ends the reading.
+        check: called between pieces of a file. If it raises, the reading ends with that error.
     """
     while True:
         progress = ledger.units.progress()
-        computed: set[tuple[int, str]] = set()
-        needed: set[tuple[int, str]] = set()
+        read_files: set[tuple[int, str]] = set()
+        needed_files: set[tuple[int, str]] = set()
         for unit, done in zip(plan.units, progress):
-            computed |= remote_files_of(plan, unit) if done.committed_blocks else set()
-            needed |= remote_files_of(plan, unit) if not done.is_complete else set()
-        for number, name in computed & needed:  # damage is recorded in the metadata cache
+            read_files |= remote_files_of(plan, unit) if done.committed_blocks else set()
+            needed_files |= remote_files_of(plan, unit) if not done.is_complete else set()
+        for number, name in read_files & needed_files:  # records damage in the metadata cache
             check_cached(
                 remote_file(plan.sources[number], name), metadata, DownloadCallbacks(check=check)
             )

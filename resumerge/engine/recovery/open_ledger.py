@@ -18,16 +18,15 @@ from resumerge.storage import Storage
 
 
 def open_ledger(folder: Path, storage: Storage) -> tuple[Ledger, bool]:
-    """Open a run's ledger to write, restored from its snapshot if it is damaged.
+    """Open a run's ledger for writing, and restore it from its snapshot if it is damaged.
 
     Returns:
-        The ledger, and whether it was restored and not compared with the shards since; if so, every
-        committed block must be compared with its checksum.
+        (ledger, whether every committed block has to be compared with its checksum). This is the
+        case if the ledger was restored, now or earlier, and not compared with the shards since.
 
     Raises:
-        InputError: ledger and snapshot are both damaged; they are left as they are.
-        sqlite3.OperationalError: the disk is full or fails, which does not mean that the ledger is
-            damaged.
+        InputError: ledger and snapshot are both damaged. Neither is changed.
+        sqlite3.OperationalError: the disk is full or fails. The ledger may be intact.
     """
     path = folder / LEDGER_FILE
     try:
@@ -52,10 +51,10 @@ def open_ledger(folder: Path, storage: Storage) -> tuple[Ledger, bool]:
 
 
 def read_ledger(folder: Path) -> Ledger:
-    """Open a run's ledger read-only, or its snapshot where the ledger cannot be read.
+    """Open a run's ledger read-only, or its snapshot if the ledger cannot be read.
 
     Raises:
-        InputError: neither can be read.
+        InputError: neither the ledger nor the snapshot can be read.
     """
     errors = []
     for name in (LEDGER_FILE, SNAPSHOT_FILE):

@@ -1,9 +1,9 @@
 """Ownership: which files of an output folder are still as a run wrote them.
 
-Code that replaces or deletes files of a run outside an attempt asks here: `--restart`, the removal
-of old runs, and, for single files, `companions` and `verify`. The name of a file proves nothing:
-the user may have put a file of that name there, or edited the run's. Recovery of shards has a rule
-of its own (`recovery`), because the ledger says what was committed to each file.
+Code that replaces or deletes files of a run outside an attempt checks them here: `--restart`, the
+removal of old runs, and, for single files, `companions` and `verify`. The name of a file is no
+proof: the user may have replaced or edited the run's file. The recovery of shards has different
+rules (`recovery`), because the ledger records what was committed to each shard.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from resumerge.ledger import Ledger
 
 
 def written_files(ledger: Ledger, out: Path) -> set[str]:
-    """Return the names, relative to `out`, of the files that are as the run wrote them.
+    """Return the names, relative to `out`, of the files that are still as the run wrote them.
 
-    A shard is recognised by its size and header, a companion file by its checksum. An unfinished
-    file, and a file of a cluster's task, is recognised by its name.
+    A shard is recognised by its size and header, and a companion by its checksum. Unfinished files
+    and the files of cluster tasks are recognised by their names.
     """
     shards = [row["name"] for row in ledger.shards.all() if _has_head(out / row["name"], row)]
     companions = [
@@ -29,13 +29,13 @@ def written_files(ledger: Ledger, out: Path) -> set[str]:
         for name, checksum in ledger.companions.checksums().items()
         if has_checksum(out / name, checksum)
     ]
-    partial = [
+    unfinished = [
         name + ending
         for name in ledger.written_names()
         for ending in (PARTIAL, COMPACTED)
         if (out / (name + ending)).is_file()
     ]
-    return {*shards, *companions, *partial, *files_of_tasks(out)}
+    return {*shards, *companions, *unfinished, *files_of_tasks(out)}
 
 
 def has_checksum(path: Path, checksum: str) -> bool:

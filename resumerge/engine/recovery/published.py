@@ -1,12 +1,12 @@
-"""Shards that tasks of a cluster published, and that the ledger does not have yet.
+"""Shards that tasks of a cluster published in the output, and that are not yet in the ledger.
 
-A task computes a shard in a folder of its own below the output, writes a record of the hashes, and
+A task computes a shard in its own folder below the output, writes a record of the hashes, and
 renames the shard to its final name. If the driver dies before it journals the shard, the process
-that continues the run finds shard and record. It compares the record's hashes with the shard's
-bytes, and journals them.
+that continues the run finds the shard and the record. It compares the record's hashes with the
+shard's bytes, and journals them.
 
-    OUT/.resumerge-tasks/ATTEMPT/          one attempt; a task whose attempt is over finds no folder
-    OUT/.resumerge-tasks/ATTEMPT/TASK/     one task: its shard until it is published, its heartbeat
+    OUT/.resumerge-tasks/ATTEMPT/          one attempt; once it is over, its tasks find no folder
+    OUT/.resumerge-tasks/ATTEMPT/TASK/     one task: its heartbeat, and its unpublished shard
     OUT/.resumerge-tasks/ATTEMPT/N.json    the record of shard N
 """
 
@@ -31,7 +31,7 @@ from resumerge.storage import Storage
 
 _ATTEMPT = re.compile("[0-9a-f]{16}")
 _LARGEST_RECORD = 1 << 30
-"""The most bytes of a record that is read; a shard of 5 GB has a record of about 2 MB."""
+"""The largest accepted record in bytes. The record of a 5 GB shard has about 2 MB."""
 
 
 def write_record(folder: Path, shard: int, record: ShardRecord, storage: Storage) -> None:
@@ -52,7 +52,7 @@ def record_path(folder: Path, shard: int) -> Path:
 
 
 def published_record(path: Path) -> ShardRecord | None:
-    """Return the record at a path; None if there is none, or it is not complete."""
+    """Return the record at a path; None if it is missing or incomplete."""
     with suppress(OSError, UnfitFile):
         return ShardRecord.of_bytes(read_foreign(path, _LARGEST_RECORD))
     return None
@@ -64,17 +64,17 @@ def adopt_published(
     files: ShardFiles,
     report_read: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[int]:
-    """Journal the shards that were published and not journaled, then delete the tasks' files.
+    """Journal published shards that are not in the ledger, then delete the files of all tasks.
 
     Args:
         plan: the plan.
         ledger: the run's ledger.
         files: the shards.
-        report_read: called after every unit that was compared, with the bytes of its shard that
-            were read so far, and all bytes of the shard.
+        report_read: called after the comparison of each unit, with the bytes of its shard that were
+            read so far, and the size of the shard.
 
     Returns:
-        the numbers of the shards that were journaled.
+        the numbers of the journaled shards.
     """
     attempts = _attempts(files.folder)
     if not attempts:
@@ -84,12 +84,12 @@ def adopt_published(
     progress = ledger.units.progress()
     adopted = []
     for shard in plan.shards:
-        searched = attempts if shard.number in is_open else ()
-        records = (published_record(record_path(attempt, shard.number)) for attempt in searched)
+        folders = attempts if shard.number in is_open else ()
+        records = (published_record(record_path(attempt, shard.number)) for attempt in folders)
         for record in filter(None, records):
             if not record.fits(plan, shard, fingerprint):
                 continue
-            if record.contradicts(progress):  # the blocks that were committed first are kept
+            if record.contradicts(progress):  # committed blocks take precedence
                 files.remove_final(shard)
             elif _is_whole(plan, files, shard, record, report_read):
                 ledger.shards.adopt_computed(shard.number, record.units)
@@ -103,7 +103,7 @@ def adopt_published(
 def remove_tasks(out: Path) -> None:
     """Delete the unfinished shards, heartbeats and records that tasks left in an output.
 
-    Files that a user has put beside them stay.
+    Other files in the tasks' folder are kept.
     """
     for attempt in _attempts(out):
         shutil.rmtree(attempt, ignore_errors=True)
@@ -114,7 +114,7 @@ def remove_tasks(out: Path) -> None:
 
 
 def files_of_tasks(out: Path) -> set[str]:
-    """Return the names, relative to `out`, of the files that tasks left there."""
+    """Return the names, relative to `out`, of the files that tasks left in an output."""
     paths = (path for attempt in _attempts(out) for path in attempt.rglob("*"))
     return {str(path.relative_to(out)) for path in paths if not path.is_dir()}
 
@@ -138,7 +138,7 @@ def _is_whole(
     record: ShardRecord,
     report_read: Callable[[int, int], None],
 ) -> bool:
-    """Return whether the shard has its final name, and the bytes of the record."""
+    """Return whether the shard has its final name, and its bytes match the record."""
     path = files.final(shard)
     if path.is_symlink() or not files.has_size_and_header(shard, path):
         return False

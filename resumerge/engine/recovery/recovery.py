@@ -17,23 +17,23 @@ from resumerge.planning.plan import Plan, Shard
 from resumerge.storage import Storage
 
 LAST_BATCHES = 2
-"""The number of batches at the end of the last attempt whose units are read again and compared."""
+"""The number of batches, at the end of the last attempt, whose units recovery compares."""
 
 
 class Recovery:
-    """A recovery of one run: it makes ledger and shards agree, before an attempt computes anything.
+    """A recovery, which makes ledger and shards agree before an attempt computes anything.
 
     Args:
         plan: the plan.
         ledger: the run's ledger.
         files: the shards.
         storage: the operations on files.
-        suspects: numbers of units to compare with their checksums, in open or sealed shards. Units
-            that the last batches wrote to open shards are compared in any case.
-        report_read: called after every unit that was read, with the bytes read so far and the bytes
-            of all suspects.
-        creates_later: whether a shard without committed units gets its file later, when the disk
-            has space.
+        suspects: the numbers of units to compare with their checksums, in open or sealed shards.
+            Units that the last batches wrote to open shards are always compared.
+        report_read: called after each unit that was read, with the bytes read so far and the total
+            to read.
+        creates_later: whether the files of shards without committed units are created later, when
+            the disk has space.
     """
 
     def __init__(
@@ -52,9 +52,11 @@ class Recovery:
         self._done, self._total = 0, sum(plan.units[number].nbytes for number in suspects)
 
     def run(self) -> list[Progress]:
-        """Check every shard; afterwards each is sealed, or open with its partial file in place.
+        """Check every shard, and repair the ledger or the shard's file.
 
-        A sealed shard is in the output folder, or only in the mirror.
+        After that, each shard is sealed, or it is open and has its partial file (with
+        `creates_later`, only if it has committed units). A sealed shard is in the output's folder,
+        or only in the mirror.
 
         Returns:
             the progress of every unit.
@@ -73,7 +75,7 @@ class Recovery:
         return self._ledger.units.progress()
 
     def _check_sealed(self, shard: Shard) -> None:
-        """Check the file of a sealed shard: another size or header means that it was damaged."""
+        """Check the file of a sealed shard. A different size or header means that it is damaged."""
         path = self._files.final(shard)
         if shard.name in self._mirrored and not path.exists():
             return
@@ -83,14 +85,14 @@ class Recovery:
             self._files.unseal(shard)
 
     def _check_renamed(self, shard: Shard) -> None:
-        """Check a file that has its shard's final name, though the ledger calls the shard open.
+        """Check a file with the final name of a shard that is open in the ledger.
 
-        If it has the shard's size and header, checksums decide. If all units match, the shard is
-        sealed. Otherwise the file gets its partial name again, and the units that differ become
+        If the file has the shard's size and header, checksums decide. If all units match, the shard
+        is sealed. Otherwise the file is renamed to its partial name, and units that differ become
         pending.
-        If it has another size or header, the ledger decides. If units of the shard were committed,
-        the file is the run's, was damaged, and is deleted. Otherwise a user put it there, and it is
-        renamed to its backup name.
+        If the file has another size or header, the ledger decides. If units of the shard were
+        committed, the file is a damaged file of the run, and is deleted. Otherwise it is the user's
+        file, and is renamed to its backup name.
         """
         path = self._files.final(shard)
         units = range(shard.first, shard.last)
@@ -112,11 +114,12 @@ class Recovery:
     def _check_open(self, shard: Shard) -> None:
         """Check the partial file of an open shard.
 
-        A file that has the shard's final name beside it is a user's, and gets its backup name.
+        If a file with the shard's final name exists too, it is the user's, and is renamed to its
+        backup name.
         """
         path = self._files.partial(shard)
         final = self._files.final(shard)
-        if final.is_symlink() or final.exists():  # a run's shard never has both names
+        if final.is_symlink() or final.exists():  # the run's own shard never has both names
             self._set_aside(final)
         units = range(shard.first, shard.last)
         if self._creates_later and not any(self._progress[n].committed_blocks for n in units):
@@ -132,7 +135,7 @@ class Recovery:
             seal(shard, self._files, self._ledger, self._storage)
 
     def _set_aside(self, path: Path) -> None:
-        """Rename a file that the run did not write to its backup name, with an event."""
+        """Rename a file that the run did not write to its backup name, and record an event."""
         backup = rename_to_backup(path, self._storage)
         self._ledger.events.add(EventKind.FILE_SET_ASIDE, name=path.name, now=backup.name)
 
@@ -140,10 +143,10 @@ class Recovery:
         return [number for number in range(shard.first, shard.last) if number in self._suspects]
 
     def _begin_again(self, shard: Shard, path: Path) -> None:
-        """Delete a shard's file, make its committed units pending, and create the file anew.
+        """Delete a shard's file, make its committed units pending, and create a new file.
 
-        The file is missing, truncated, or has another header. With `creates_later` the new file is
-        created later.
+        The file is missing, truncated, or has another header. With `creates_later`, the new file is
+        not created now.
         """
         state = "missing"
         if path.exists():
@@ -156,10 +159,10 @@ class Recovery:
             self._files.create(shard)
 
     def _forget_mismatching(self, shard: Shard, path: Path, units: Sequence[int]) -> list[int]:
-        """Make the units pending whose bytes differ from their checksums; return their numbers.
+        """Make units pending whose bytes differ from their checksums, and return their numbers.
 
         Raises:
-            Resumable: the file that differs is a local model's own (``--link``).
+            Resumable: the damaged file is also a local model's file (``--link``).
         """
         if not units:
             return []
@@ -183,12 +186,12 @@ class Recovery:
         return damaged
 
     def _refuse_damaged_source(self, shard: Shard, path: Path) -> None:
-        """Stop if the damaged file is a local model's own, of which the shard is another name.
+        """Raise if the damaged shard is a hard link to a local model's file.
 
-        Computing the units again would read the damaged model: no hash of its content is known.
+        Computing the units again would read the damaged model, whose original content is unknown.
 
         Raises:
-            Resumable: the file is a local model's own.
+            Resumable: the damaged file is also a local model's file.
         """
         source = self._files.damaged_source(shard, path)
         if source is not None:

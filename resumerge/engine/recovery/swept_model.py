@@ -1,9 +1,9 @@
-"""A model that a finished sweep made, which becomes the output of a run of its own.
+"""A model of a finished sweep, which becomes the output of a separate run.
 
-Shards move from the sweep's output to the run's, and the rows of their units from the sweep's
-ledger to the run's. A shard is taken only if the run would compute the same: the same expressions
-of the same files. Shards that are not taken are computed, so a kill between two shards, or damage
-of the sweep's ledger, costs only time.
+Shards are moved from the sweep's output to the run's output, and the results of their units are
+copied from the sweep's ledger to the run's ledger. A shard is moved only if the run would compute
+the same bytes: the same expressions over the same files. The run computes all other shards, so a
+kill between two shards, or a damaged ledger of the sweep, only costs time.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _PINNED = ("model", "identity", "stamps")
 
 @dataclass(frozen=True)
 class SweptModel:
-    """A variant of a sweep that is done.
+    """A variant of a finished sweep.
 
     Args:
         run: the folder of the sweep's ledger.
-        name: the variant.
+        name: the name of the variant.
     """
 
     run: Path
@@ -45,16 +45,16 @@ class SweptModel:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of its shards that exist."""
+        """The total size of the variant's existing shards in bytes."""
         paths = self._swept.shards.values() if self._swept else ()
         return sum(path.stat().st_size for path in paths if path.is_file())
 
     def move_into(self, ledger: Ledger, out: Path, storage: Storage) -> None:
-        """Move the shards to a new run's output, and journal them there.
+        """Move shards to the output of a new run, and journal them in its ledger.
 
         Args:
-            ledger: the run's ledger, in which nothing is committed.
-            out: the output's folder.
+            ledger: the new run's ledger, in which nothing is committed.
+            out: the folder of the new run's output.
             storage: the operations on files.
         """
         swept = self._swept
@@ -73,7 +73,7 @@ class SweptModel:
 
     @cached_property
     def _swept(self) -> _SweptVariant | None:
-        """The sweep's record of the variant; None if the sweep's ledger is damaged."""
+        """The facts in the sweep's ledger on the variant; None if the ledger is damaged."""
         try:
             with closing(Ledger(self.run / LEDGER_FILE, read_only=True)) as swept:
                 out = Path(swept.run()["output"])
@@ -85,7 +85,7 @@ class SweptModel:
             return None
 
     def _of_variant(self, items: Iterable[tuple[str, Value]]) -> dict[str, Value]:
-        """Return the values whose names are in this variant's folder, by their names in it."""
+        """Return the values named ``VARIANT/NAME``, by ``NAME``."""
         prefix = f"{self.name}/"
         return {
             name.removeprefix(prefix): value for name, value in items if name.startswith(prefix)
@@ -94,12 +94,12 @@ class SweptModel:
 
 @dataclass(frozen=True)
 class _SweptVariant:
-    """A sweep's record of one variant.
+    """The facts in a sweep's ledger on one variant.
 
     Args:
-        shards: the files of sealed shards, by their names in the variant.
+        shards: the paths of sealed shards, by their names in the variant's folder.
         units: the rows of units, by the names of their tensors.
-        sources: the rows of models that the sweep has read, by their numbers.
+        sources: the rows of the models that the sweep read, by number.
     """
 
     shards: Mapping[str, Path]
@@ -107,7 +107,7 @@ class _SweptVariant:
     sources: Mapping[int, Row]
 
     def read_the_same(self, sources: Iterable[Row]) -> bool:
-        """Return whether a run has the same models as the sweep, by number, and unchanged."""
+        """Return whether the sweep read the same, unchanged models under the same numbers."""
         return all(
             row["number"] in self.sources
             and all(self.sources[row["number"]][key] == row[key] for key in _PINNED)

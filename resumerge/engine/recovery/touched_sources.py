@@ -1,4 +1,4 @@
-"""Local models with new stamps: the ledger adopts the stamps, once a check allows it."""
+"""Local models with new stamps, which the ledger stores after the check of their contents."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from resumerge.sizes import counted
 from resumerge.sources import Source
 
 ReadBefore = Literal["all", "some", "none"]
-"""How much of the tensors of some files was read for committed blocks."""
+"""How much of the files' tensors was read for committed blocks."""
 
 _READ_BEFORE: Mapping[ReadBefore, str] = {
     "all": "the content is the same",
@@ -28,10 +28,10 @@ class TouchedSources:
     """Local files whose stamps differ from the ledger's, and the units to compute again for them.
 
     Args:
-        files: their paths, sorted.
+        files: the paths of the files, sorted.
         units: the numbers of the units to compute again.
-        is_changed: whether contents differ from what units were computed from.
-        is_trusted: whether contents were not compared (`--trust-sources`).
+        is_changed: whether contents differ from the contents that units were computed from.
+        is_trusted: whether the comparison of contents was skipped (`--trust-sources`).
         read: how much of these files was read before.
     """
 
@@ -43,7 +43,7 @@ class TouchedSources:
 
     @property
     def said(self) -> str:
-        """The sentence that tells the user of the contents."""
+        """The sentence on the contents in the user's note."""
         if self.is_changed:
             return (
                 f"the content differs, so {counted(len(self.units), 'tensor')} will be computed "
@@ -57,13 +57,13 @@ class TouchedSources:
 def take_touched(
     touched: TouchedSources | None, sources: Sequence[Source], ledger: Ledger, reporter: Reporter
 ) -> None:
-    """Adopt the sources' present stamps in the ledger, and make units of changed files pending.
+    """Store the sources' present stamps in the ledger, and make units of changed files pending.
 
     Args:
-        touched: the files with new stamps; None if there are none, and nothing is done.
+        touched: the files with new stamps; if None, nothing is done.
         sources: the plan's sources.
         ledger: the run's ledger.
-        reporter: is told of the files.
+        reporter: receives a note about the files.
     """
     if touched is None:
         return

@@ -1,8 +1,9 @@
-"""Shards that tasks of a cluster put into a bucket, and that the ledger does not have yet.
+"""Shards that tasks of a cluster uploaded to a bucket, and that are not yet in the ledger.
 
-A task and its driver communicate through one small object. The driver creates it, and the task
-replaces it: by heartbeats, and, when its shard is uploaded, by the record of the hashes. If the
-driver dies before it journals the shard, the process that continues the run finds shard and record.
+A task and its driver communicate through one small object. The driver creates the object. The task
+replaces its content with heartbeats, and after the upload of its shard with the record of the
+hashes. If the driver dies before it journals the shard, the process that continues the run finds
+the shard and the record.
 
     DEST/.resumerge/task-TTTTTT-shardN-TRY.json    TTTTTT is the fencing token of the driver
 """
@@ -20,7 +21,7 @@ from resumerge.mirror.stores.buckets.store import BucketStore
 from resumerge.planning.plan import Plan, Shard
 
 LARGEST_RECORD = 1 << 28
-"""The most bytes of a record that is read; a shard of 5 GB has a record of about 2 MB."""
+"""The largest accepted record in bytes. The record of a 5 GB shard has about 2 MB."""
 
 RECORD = "record"
 """The key of the record in a task's object."""
@@ -34,20 +35,20 @@ def adopt_uploaded(
     token: int,
     check_lease: Callable[[], None],
 ) -> tuple[list[int], list[str]]:
-    """Journal the shards that were uploaded and not journaled; delete other objects of tasks.
+    """Journal uploaded shards that are not in the ledger, and delete useless objects of tasks.
 
     Args:
         plan: the plan.
         ledger: the run's ledger.
         files: the shards.
         store: the bucket.
-        token: the fencing token of this machine; objects of tasks with a higher token are not
-            touched.
-        check_lease: raises if another machine has taken over.
+        token: the fencing token of this machine. Objects of tasks with a higher token are not
+            changed.
+        check_lease: raises if another machine has taken over the mirror.
 
     Returns:
-        the numbers of the shards that were journaled; and the names of the objects that a snapshot
-        with these shards makes superfluous.
+        (numbers of the journaled shards, names of task objects to delete). These objects may be
+        deleted once a snapshot in the mirror contains the shards.
 
     Raises:
         InputError: the bucket cannot be used.
@@ -66,7 +67,7 @@ def adopt_uploaded(
             removed.append(task.name)
         elif shard.number not in is_open or shard.number in adopted:
             superfluous.append(task.name)
-        elif record.contradicts(progress):  # the blocks that were committed first are kept
+        elif record.contradicts(progress):  # committed blocks take precedence
             removed += [shard.name, task.name]
         elif retry_store(store, lambda: is_uploaded(store, shard, record)):  # noqa: B023
             ledger.shards.adopt_computed(shard.number, record.units, record.mirrored)
@@ -86,7 +87,7 @@ def adopt_uploaded(
 
 
 def uploaded_record(store: BucketStore, task: TaskName) -> ShardRecord | None:
-    """Return the record of a shard that a task uploaded; None if it has uploaded none.
+    """Return the record of the shard that a task uploaded, or None.
 
     Raises:
         OSError: the bucket cannot be read now.
@@ -95,7 +96,7 @@ def uploaded_record(store: BucketStore, task: TaskName) -> ShardRecord | None:
 
 
 def read_object(store: BucketStore, name: str) -> bytes:
-    """Return a task's object; empty if it does not exist.
+    """Return the content of a task's object; empty if the object does not exist.
 
     Raises:
         OSError: the bucket cannot be read now.
@@ -109,7 +110,7 @@ def read_object(store: BucketStore, name: str) -> bytes:
 def is_uploaded(store: BucketStore, shard: Shard, record: ShardRecord) -> bool:
     """Return whether a shard in a bucket is the one that a record describes.
 
-    The server's ETag decides; if it differs, the object is read and its SHA-256 compared.
+    If the sizes match, the ETag is compared first. If it differs, the object's SHA-256 is compared.
 
     Raises:
         OSError: the bucket cannot be read now.

@@ -1,4 +1,4 @@
-"""Verification: read an output or a mirror again and compare it with the ledger's checksums."""
+"""Verification: reads an output or a mirror, and compares it with the ledger's checksums."""
 
 from __future__ import annotations
 
@@ -44,10 +44,11 @@ class Recomputation:
     Args:
         blocks: the number of blocks that were computed and compared.
         committed: the number of blocks that the run has committed.
-        nbytes: bytes of the output that were compared.
-        seed: the seed of the sample; None if every committed block was compared.
-        differing: for each tensor with a block that differs, the number of the first one.
-        changed: paths of source files that the filesystem says changed since the run read them.
+        nbytes: the bytes of output that were compared.
+        seed: the seed of the random sample; None if every committed block was compared.
+        differing: the number of the first block that differs, by tensor.
+        changed: the paths of source files that have changed since the run read them, according to
+            the filesystem.
     """
 
     blocks: int
@@ -73,20 +74,23 @@ class Verification:
     """The result of a verification.
 
     Args:
-        units: number of units that were compared, or are in files that were compared.
-        nbytes: bytes that were read and compared.
-        damaged: the damage of each unit or file whose bytes differ or are missing, by its name.
-        pending: number of units that are not committed yet, and so have no checksum.
-        marked: whether damage is noted in the ledger, so that ``resume`` mends it; it is not if
+        run: the run's id.
+        output: the output as the user named it, or the place of the verified mirror.
+        units: the number of units that were compared, or are in files that were compared.
+        nbytes: the bytes that were compared and are intact.
+        damaged: a text on the damage of each damaged or missing unit or file, by its name.
+        pending: the number of units that are not committed, and so have no checksum.
+        marked: whether the ledger records the damage, so that ``resume`` repairs it. False if
             another process works on the run, or the ledger is read-only.
-        mirror: the mirror's address, if a mirror was verified instead of the output here.
-        files: number of a mirror's files that were compared.
-        remake: whether the mirror holds a finished run that this machine does not have, so that
-            only a new run can mend the damage.
-        linked: paths of damaged files of local models that shards are other names of (``--link``):
-            the user has to restore them, and the ledger notes no damage of these shards.
-        recomputed: the result of computing blocks again from the models; None if that was not asked
-            for.
+        mirror: the address of the verified mirror; None if the output was verified.
+        files: the number of the mirror's files that were compared.
+        remake: whether the mirror holds a finished run that is not on this machine, so that only a
+            new run can repair the damage.
+        linked: the paths of damaged files of local models to which shards are hard links
+            (``--link``). The user has to restore them. The ledger records no damage of these
+            shards.
+        recomputed: the result of computing blocks again from the models; None without
+            ``--sources``.
     """
 
     run: str
@@ -104,12 +108,12 @@ class Verification:
 
     @property
     def intact(self) -> bool:
-        """Whether all bytes that were compared match the ledger."""
+        """Whether all compared bytes match the ledger."""
         return not self.damaged
 
     @property
     def is_deleted(self) -> bool:
-        """Whether the output on this machine is gone as a whole."""
+        """Whether the whole output on this machine is missing."""
         here = self.mirror is None and isinstance(self.output, Path)
         return here and bool(self.damaged) and not os.path.lexists(self.output)
 
@@ -138,8 +142,8 @@ class Verification:
 def verify_run(folder: Path, storage: Storage) -> Verification:
     """Read every committed block of a run's output, and compare it with its checksum.
 
-    Damaged units become pending in the ledger, so that ``resume`` computes them again. While
-    another process works on the run, or if the ledger cannot be written to, it is only read.
+    Damaged units become pending in the ledger, so that ``resume`` computes them again. If another
+    process works on the run, or the ledger is not writable, the ledger stays unchanged.
 
     Raises:
         InputError: neither the ledger nor its snapshot can be used.
@@ -153,13 +157,13 @@ def verify_run(folder: Path, storage: Storage) -> Verification:
 
 
 def verify_mirror(url: str, home: RunStore, storage: Storage) -> Verification:
-    """Compare the files of a mirror with the checksums of its own ledger; nothing is written there.
+    """Compare the files of a mirror with the checksums of its snapshot or manifest.
 
-    If this machine has the run, its ledger forgets that the mirror has the damaged files, and
-    ``resume`` uploads them again.
+    Nothing is written to the mirror. If this machine has the run, the damaged files are removed
+    from the run's table ``mirrored``, so that ``resume`` uploads them again.
 
     Raises:
-        InputError: there is no run in the mirror.
+        InputError: the mirror contains no run.
         Resumable: the mirror cannot be read now.
     """
     mirror = MirrorSession(url, Options(), Reporter(), StopRequest())
@@ -206,7 +210,11 @@ def verify_mirror(url: str, home: RunStore, storage: Storage) -> Verification:
 def _note_damage(
     folder: Path, mirror: MirrorSession, damaged: Iterable[str], storage: Storage
 ) -> bool:
-    """Note in a run's ledger that its mirror lacks the damaged files. Return False if it cannot."""
+    """Record damaged files of a mirror in the run's ledger, and return whether that was possible.
+
+    The ledger is not changed if another process works on the run, if the ledger is read-only, or if
+    the run has another mirror.
+    """
     if lock_holder(folder) is not None or not _is_writable(folder):
         return False
     with run_lock(folder, folder.name):
@@ -268,16 +276,16 @@ class _CheckedShard:
     """The result of comparing a shard with the ledger.
 
     Args:
-        compared: number of units that were compared.
-        pending: number of units that are not committed yet, and so have no checksum.
-        nbytes: bytes that were compared and match.
-        damaged: the damage of each unit, by its name: of this check, or of an earlier one after
-            which the unit was not computed again.
-        lost: numbers of the units that this check found damaged and that have to be computed again.
-        is_mendable: whether units are damaged that `resume` computes again.
-        linked: if the damaged shard is another name of a local model's file: that file, which the
-            user has to restore.
-        download: if the damaged shard is another name of a downloaded file: that file.
+        compared: the number of units that were compared.
+        pending: the number of units that are not committed, and so have no checksum.
+        nbytes: the bytes that were compared and match.
+        damaged: a text on the damage of each damaged unit, by its name. It includes units that an
+            earlier check found damaged and that were not computed again since.
+        lost: the numbers of units that this check found damaged and that have to become pending.
+        is_mendable: whether `resume` would compute damaged units again.
+        linked: the local model's file to which the damaged shard is a hard link; None otherwise.
+            The user has to restore it.
+        download: the downloaded file to which the damaged shard is a hard link; None otherwise.
     """
 
     compared: int
@@ -293,13 +301,13 @@ class _CheckedShard:
 def _check_shard(
     ledger: Ledger, out: Path, shard: dict[str, Any], only_in_mirror: Mapping[str, str]
 ) -> _CheckedShard:
-    """Compare a shard with its checksums in the ledger; nothing is written.
+    """Compare a shard with its checksums in the ledger, without writing anything.
 
     Args:
         ledger: the run's ledger.
         out: the output's folder.
         shard: the shard's row in the ledger.
-        only_in_mirror: the damage of each file that only the mirror has (`_damage_in_mirror`).
+        only_in_mirror: the result of `_damage_in_mirror`.
     """
     rows = ledger.units.all(shard["number"])
     committed = [row for row in rows if row["committed_blocks"]]
@@ -331,7 +339,7 @@ def _check_shard(
 
 
 def _damaged_companions(ledger: Ledger, out: Path) -> dict[str, str]:
-    """Return the damage of each file beside the shards, but for the model card, by its name."""
+    """Return a text on each damaged companion except the model card, by the file's name."""
     return {
         name: "the file differs or is missing"
         for name, checksum in ledger.companions.checksums().items()
@@ -340,16 +348,16 @@ def _damaged_companions(ledger: Ledger, out: Path) -> dict[str, str]:
 
 
 class _Linked(NamedTuple):
-    """The file of a model that a shard is a hard link to."""
+    """The file of a model to which a shard is a hard link."""
 
     path: Path
     is_remote: bool
 
 
 def _file_linked_as(ledger: Ledger, shard: dict[str, Any], out: Path) -> _Linked | None:
-    """Return the file of a model that a shard is a hard link to; None if it is a file of its own.
+    """Return the file of a model to which a shard is a hard link, or None.
 
-    A shard that is a copy of a file has the file's name.
+    Only a copied shard can be a link. It has the same name as the model's file.
     """
     if not shard["copied"]:
         return None
@@ -362,7 +370,10 @@ def _file_linked_as(ledger: Ledger, shard: dict[str, Any], out: Path) -> _Linked
 
 
 def _damage_in_mirror(ledger: Ledger, out: Path) -> dict[str, str]:
-    """Return the damage of each file that only the mirror has, by name; "" for an intact file."""
+    """Return a text on the damage of each file that exists only in the mirror, by name.
+
+    The text is empty for an intact file.
+    """
     run = ledger.run()
     checksums = {n: s for n, s in ledger.mirrored.checksums().items() if not (out / n).exists()}
     if not checksums:
@@ -382,7 +393,13 @@ def _differs(sha256: str | None) -> str:
 def compare_shard(
     out: Path, shard: dict[str, Any], rows: Sequence[dict[str, Any]]
 ) -> dict[int, str]:
-    """Return the damage of each damaged unit of a shard in a folder, by the unit's number."""
+    """Return a text on the damage of each damaged unit of a shard, by the unit's number.
+
+    Args:
+        out: the folder of the shard.
+        shard: the row of the shard in the ledger.
+        rows: the rows of the units to compare.
+    """
     opened = _open_shard(out / shard["name"])
     if opened is None:
         return {row["number"]: f"{shard['name']} is missing" for row in rows}
@@ -402,7 +419,7 @@ def compare_shard(
 
 
 def _open_shard(final: Path) -> tuple[Path, int] | None:
-    """Open a shard by its final or partial name: another process may rename it meanwhile."""
+    """Open a shard by its final or partial name, even if another process renames it meanwhile."""
     partial = final.with_name(final.name + PARTIAL)
     for path in (final, partial, final):
         with suppress(FileNotFoundError):
@@ -411,7 +428,7 @@ def _open_shard(final: Path) -> tuple[Path, int] | None:
 
 
 def unit_of_row(row: dict[str, Any]) -> Unit:
-    """Return the unit of a ledger's row: its place in the output, without its expression."""
+    """Return the unit of a row, with its place in the output and a placeholder as expression."""
     shape = tuple(json.loads(row["shape"]))
     return Unit(
         number=row["number"],
