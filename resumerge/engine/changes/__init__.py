@@ -1,11 +1,11 @@
 """Changes: the effect of a merge on the numbers of the output, from the measurements in its ledger.
 
-`units.py` has the changes of each unit, `models.py` the part of each model in them, `warnings.py`
-the warnings about them. `card_section.py` writes them into the model card, and `energies.py` says
-how much of a change an extracted adapter keeps.
+`units.py` computes the changes of each unit, `models.py` the part of each model in these changes,
+and `warnings.py` the warnings for the user. `card_section.py` writes the changes to the model card,
+and `energies.py` computes the share of a change that an extracted adapter keeps.
 Only the first elements of each block are measured (`kernels.measurements`), so lengths, products
-and shares are estimates for the whole unit. Whether tensors are equal, and how many numbers are not
-finite, is counted over all elements and exact.
+and shares are estimates for the whole unit. The equality of tensors and the counts of numbers that
+are not finite are exact: they cover all elements.
 """
 
 from resumerge.engine.changes.card_section import card_section

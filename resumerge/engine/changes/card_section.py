@@ -1,4 +1,4 @@
-"""The section of the model card on what the merge changed."""
+"""The section of the model card on the changes of the merge."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from resumerge.sizes import counted
 
 
 def card_section(changes: Sequence[UnitChanges]) -> list[str]:
-    """Return the lines of the section; empty if nothing was measured, or no model was compared."""
+    """Return the lines of the section; empty if no unit was measured against a reference."""
     models = changes_of_models(changes)
     if not models:
         return []

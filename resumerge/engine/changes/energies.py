@@ -1,4 +1,4 @@
-"""Energies: how much of a change (of a model, of several adapters) an adapter's matrices keep."""
+"""Energies: the share of a change (of a model, of several adapters) that an adapter keeps."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from resumerge.printable import escaped
 from resumerge.sizes import share
 
 ROUNDING_SHARE = 1e-9
-"""The share of an energy that may be lost by rounding alone."""
+"""The largest share of an energy whose loss is explained by rounding."""
 
 
 def energies_of(changes: Sequence[UnitChanges]) -> dict[str, tuple[float, float]]:
-    """Return for each module, by name, the energy of its difference, and the energy that is kept.
+    """Return (energy of the difference, energy that the matrices keep) of each module, by name.
 
     The energy of a matrix is the sum of the squares of its elements.
     """
@@ -21,13 +21,13 @@ def energies_of(changes: Sequence[UnitChanges]) -> dict[str, tuple[float, float]
 
 
 def energy_of_all(energies: Mapping[str, tuple[float, float]]) -> tuple[float, float]:
-    """Return the energy of all modules together, and the energy that is kept."""
-    energy, kept = (sum(pair[side] for pair in energies.values()) for side in (0, 1))
-    return energy, kept
+    """Return the sums of both energies over all modules."""
+    energy, kept_energy = (sum(pair[side] for pair in energies.values()) for side in (0, 1))
+    return energy, kept_energy
 
 
 def kept_in_words(changes: Sequence[UnitChanges]) -> str:
-    """Return a sentence with the share of the energy that is kept, and the least of any module."""
+    """Return a sentence with the share of the energy that is kept, in total and at least."""
     energies = energies_of(changes)
     whole, kept = energy_of_all(energies)
     if whole - kept <= ROUNDING_SHARE * whole:
@@ -40,10 +40,10 @@ def kept_in_words(changes: Sequence[UnitChanges]) -> str:
 
 
 def adapter_section(ranks: Mapping[str, int], changes: Sequence[UnitChanges]) -> list[str]:
-    """Return the lines of an adapter's card on its matrices: ranks, and shares of energy kept.
+    """Return the lines of an adapter's card on the ranks of its matrices and the energy they keep.
 
     Args:
-        ranks: the rank of each module that has matrices, by its name.
+        ranks: the rank of each module with matrices, by the module's name.
         changes: the measurements of these modules; empty if they were not measured.
     """
     energies = energies_of(changes)

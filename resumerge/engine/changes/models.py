@@ -1,4 +1,4 @@
-"""The part that each model has in the change of the output."""
+"""The part of each model in the change of the output."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from resumerge.engine.changes.units import UnitChanges, pairs
 
 @dataclass(frozen=True, kw_only=True)
 class ModelChange:
-    """The part of a model in the change of the output, over all tensors that were measured.
+    """The part of one model in the change of the output, over all measured tensors.
 
     Args:
-        reference: the model that changes are counted from.
-        model: the model, another operand.
-        tensors: the number of tensors that are merged from both.
-        equal: the number of these tensors that are the same in both, bit by bit.
-        length: the length of the model's task vector, estimated.
-        differs: the share of elements in which the two differ, estimated; None if there are none.
-        cosine: the cosine of the task vector and the output's change, estimated; None if one of
-            them is 0.
+        reference: the model that changes are measured from.
+        model: the model.
+        tensors: the number of tensors that are merged from both models.
+        equal: the number of these tensors that are bit for bit the same in both models.
+        length: the estimated length of the model's task vector.
+        differs: the estimated share of elements that differ between both models; None if there are
+            no elements.
+        cosine: the estimated cosine of the task vector and the output's change; None if one of
+            these vectors is 0.
     """
 
     reference: str
@@ -34,7 +35,7 @@ class ModelChange:
 
 
 def changes_of_models(changes: Sequence[UnitChanges]) -> list[ModelChange]:
-    """Return the part of each model, in the order in which units have them."""
+    """Return the part of each model, in the order in which models first occur in units."""
     return [_of_model(*pair, changes) for pair in pairs(changes)]
 
 
@@ -66,16 +67,22 @@ def _of_model(reference: str, model: str, changes: Sequence[UnitChanges]) -> Mod
 
 
 def ratio(part: float, whole: float) -> float | None:
-    """Return a part of a whole; None if the whole is 0."""
+    """Return ``part / whole``; None if the whole is 0."""
     return part / whole if whole else None
 
 
 def root_of_ratio(above: float, below: float) -> float | None:
-    """Return the ratio of two lengths, from their squares; None if the second is 0."""
+    """Return the ratio of two lengths, given their squares; None if the second length is 0."""
     return math.sqrt(above / below) if below else None
 
 
 def cosine(product: float, square: float, other: float) -> float | None:
-    """Return the cosine of two vectors, from their product and their squares; None if one is 0."""
+    """Return the cosine of two vectors; None if one of them is 0.
+
+    Args:
+        product: the product of the vectors.
+        square: the square of the first vector.
+        other: the square of the second vector.
+    """
     lengths = math.sqrt(square) * math.sqrt(other)
     return max(-1.0, min(1.0, product / lengths)) if lengths else None

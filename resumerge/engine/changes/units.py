@@ -1,4 +1,4 @@
-"""The changes of the numbers of each unit, and sums over all of them."""
+"""The changes of the numbers of each unit, and their sums over several units."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from resumerge.ledger import Ledger, UnitMeasurements
 
 @dataclass(frozen=True)
 class UnitChanges:
-    """The measurements of one unit that is complete.
+    """The measurements of one complete unit.
 
     Args:
         name: the unit's name.
-        dtype: its type, by safetensors' name, or the scheme that it is quantised in.
-        elements: the number of its elements.
-        blocks: the number of its blocks.
-        measurements: the sums over its blocks.
+        dtype: the unit's type by safetensors' name, or its quantisation scheme.
+        elements: the number of elements.
+        blocks: the number of blocks.
+        measurements: the sums over the blocks.
     """
 
     name: str
@@ -30,17 +30,17 @@ class UnitChanges:
 
     @property
     def is_quantised(self) -> bool:
-        """Whether its elements are written as codes with scales."""
+        """Whether the unit's elements are written as codes with scales."""
         return bool(self.measurements.scheme)
 
     @property
     def reference(self) -> str:
-        """The model that changes are counted from: the base, or the first one."""
+        """The model that changes are measured from: the base, or else the first model."""
         return self.measurements.models[0]
 
     @property
     def is_equal(self) -> bool:
-        """Whether every element equals the reference's."""
+        """Whether every element equals the element of the reference."""
         return self.measurements["unchanged"] == self.blocks
 
     @property
@@ -53,21 +53,23 @@ class UnitChanges:
 
     @property
     def inherited_infinities(self) -> int:
-        """The number of infinities that come from the models, not from numbers out of range."""
+        """The number of infinities that come from the models, not from overflows."""
         return int(max(0.0, self.measurements["infinities"] - self.measurements["overflows"]))
 
     @property
     def scale(self) -> float:
-        """The factor from sums over measured elements to sums over all elements of the unit."""
+        """The factor that scales sums over measured elements to all elements of the unit."""
         return self.elements / max(1.0, self.measurements["measured"])
 
 
 def changes_of(ledger: Ledger, units: range | None = None) -> list[UnitChanges]:
-    """Return the measurements of the units that are complete and were measured, in their order.
+    """Return the measurements of complete units, in the order of the plan.
+
+    Units that were not measured are omitted.
 
     Args:
         ledger: the run's ledger.
-        units: the numbers of the units to return; None for all.
+        units: the numbers of the units to return; None for all units.
     """
     return [
         UnitChanges(
@@ -83,16 +85,26 @@ def changes_of(ledger: Ledger, units: range | None = None) -> list[UnitChanges]:
 
 
 def pairs(changes: Sequence[UnitChanges]) -> list[tuple[str, str]]:
-    """Return each pair (reference, model) that was compared, in the order of the units."""
+    """Return each compared pair (reference, model) once, in the order of the units."""
     compared = ((c.reference, model) for c in changes for model, _ in c.measurements.of_models())
     return [*dict.fromkeys(compared)]
 
 
 def exact(changes: Sequence[UnitChanges], name: str) -> float:
-    """Return a sum over all elements of all units."""
+    """Return the sum of an exact measurement over all elements of these units.
+
+    Args:
+        changes: the units.
+        name: the name of the measurement in `UNIT_SUMS`.
+    """
     return sum(unit.measurements[name] for unit in changes)
 
 
 def estimated(changes: Sequence[UnitChanges], name: str) -> float:
-    """Return a sum over the measured elements of all units, scaled to all elements."""
+    """Return the sum of a measurement over these units, scaled to all of their elements.
+
+    Args:
+        changes: the units.
+        name: the name of the measurement in `UNIT_SUMS`.
+    """
     return sum(unit.measurements[name] * unit.scale for unit in changes)

@@ -1,4 +1,4 @@
-"""Warnings: sentences on numbers of a merge that a user should look at."""
+"""Warnings: sentences for the user on suspicious numbers of a merge."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from resumerge.engine.changes.units import UnitChanges, estimated, exact, pairs
 from resumerge.sizes import counted, some
 
 SHOWN = 3
-"""The most names of tensors in a warning."""
+"""The most tensors that a warning names."""
 
 MOST_LOST = 0.5
-"""The share of a change that rounding may take away without a warning."""
+"""The largest share of a change that rounding may remove without a warning."""
 
 
 def warnings_of(changes: Sequence[UnitChanges]) -> list[str]:
-    """Return warnings about the numbers, a sentence or two each: the worst first."""
+    """Return the warnings about the numbers, the worst first. Each has one or two sentences."""
     return [
         *_not_finite(changes),
         *_without_a_part(changes),
@@ -27,7 +27,7 @@ def warnings_of(changes: Sequence[UnitChanges]) -> list[str]:
 
 
 def _not_finite(changes: Sequence[UnitChanges]) -> Iterator[str]:
-    """Yield warnings of numbers that are not finite: which, from which models, and the remedy."""
+    """Yield warnings of numbers that are not finite, with the models they come from or a remedy."""
     not_finite = [c for c in changes if c.measurements["nans"] or c.inherited_infinities]
     if not_finite:
         counts = int(exact(not_finite, "nans")), sum(c.inherited_infinities for c in not_finite)
@@ -40,10 +40,10 @@ def _not_finite(changes: Sequence[UnitChanges]) -> Iterator[str]:
     if large:
         types = sorted({c.dtype for c in large})
         wide = all(c.is_quantised or c.dtype in ("BF16", "F32", "F64") for c in large)
-        do = "Lower the weights" if wide else "Write the model with 'out_dtype: bfloat16'"
+        remedy = "Lower the weights" if wide else "Write the model with 'out_dtype: bfloat16'"
         yield (
             f"{int(exact(large, 'overflows')):,} numbers are too large for {', '.join(types)}, in "
-            f"{_tensors(large)}. {do}"
+            f"{_tensors(large)}. {remedy}"
         )
 
 
@@ -56,7 +56,7 @@ def _sources_of(changes: UnitChanges) -> Iterator[str]:
 
 
 def _without_a_part(changes: Sequence[UnitChanges]) -> Iterator[str]:
-    """Yield a warning for each model all of whose tensors equal those of the reference."""
+    """Yield a warning for each model whose tensors all equal the reference's tensors."""
     differs = {
         (c.reference, model)
         for c in changes
@@ -72,12 +72,12 @@ def _without_a_part(changes: Sequence[UnitChanges]) -> Iterator[str]:
 
 
 def _lost_to_rounding(changes: Sequence[UnitChanges], *, quantised: bool = False) -> Iterator[str]:
-    """Yield a warning if rounding took away a larger share of the change than `MOST_LOST`.
+    """Yield a warning if rounding removed a larger share of the change than `MOST_LOST`.
 
-    Units with numbers that are too large for the output, or not finite, are left out: their lengths
-    say nothing about rounding. For quantised units only the length of the whole change decides: if
-    the change is small, most elements keep their codes, and the others change by more than they
-    were to.
+    Units with overflows, or with numbers that are not finite, are ignored, because their lengths
+    are not a measure of rounding. For quantised units, only the length of the whole change counts:
+    if the change is small, most elements keep their codes, and the others change by more than was
+    computed.
     """
     unfit = ("nans", "infinities", "overflows", "reference_not_finite")
     changes = [c for c in changes if not any(c.measurements[name] for name in unfit)]
@@ -98,7 +98,7 @@ def _lost_to_rounding(changes: Sequence[UnitChanges], *, quantised: bool = False
 
 
 def _equal(changes: Sequence[UnitChanges]) -> Iterator[str]:
-    """Yield a warning of tensors that equal the reference's, although a model differs there."""
+    """Yield a warning of tensors that equal the reference's tensor, although a model differs."""
     equal = [c for c in changes if c.is_equal and c.is_meant_to_change]
     if equal:
         models = ", ".join(sorted({c.reference for c in equal}))

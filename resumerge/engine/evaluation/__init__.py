@@ -1,7 +1,8 @@
-"""Computing a block: its operands are read, a method computes, the result is rounded.
+"""The computation of a block: its operands are read, a method computes, the result is rounded.
 
-`tensor_evaluator` computes ranges of tensors, by `kernel_backend` or `torch_backend`. `evaluator`
-computes the blocks of a plan's units. `scratch` holds stage results that are computed once and read
-often. `method_failures` describes errors of a user's method. `input_hashes` identify the inputs of
-a block, and `source_watch` checks that no source file changes during the merge.
+`tensor_evaluator` computes ranges of tensors, with `kernel_backend` or `torch_backend`. `evaluator`
+computes the blocks of a plan's units. `shared_statistics` caches statistics that several units
+need, and `scratch` stores tensors that are computed once and read several times. `method_failures`
+describes errors of a user's method. `input_hashes` identifies the inputs of blocks, and
+`source_watch` checks that no source file changes during the merge.
 """

@@ -1,7 +1,7 @@
-"""Computing blocks of units: a pure function of a unit's tree of tensors and the block numbers.
+"""The computation of units' blocks, a pure function of a unit's expression and the block numbers.
 
-An evaluator reads the sources and changes neither ledger nor output. Another process or machine
-that evaluates the same block gets the same bits.
+An evaluator reads the sources, and changes neither ledger nor output. Every process, on every
+machine, computes the same bits of a block.
 """
 
 from __future__ import annotations
@@ -31,19 +31,20 @@ from resumerge.tensors.dtypes import nbytes
 from resumerge.tensors.evaluation import NO_HASHES, Evaluation, as_vector
 
 KEPT_STATISTICS = 2
-"""The number of tensors of a sweep whose statistics are kept for the same tensors of other
-variants: those of the tensor that is being computed, and of the next."""
+"""The number of tensors of a sweep whose statistics are kept for other variants. These are the
+tensor that is being computed, and the next one."""
 
 
 class Evaluator(TensorEvaluator):
-    """An evaluator of blocks of the units of one plan. Many threads may use it at once.
+    """An evaluator of the blocks of one plan's units. Several threads may use it at once.
 
     Args:
         plan: the plan.
-        estimate: the plan's estimate: bytes held from block to block, and whether torch is needed.
-        reader: reads the sources' files.
-        device: the device where torch computes.
-        hashes: whether `compute` hashes the operands that it reads from local models.
+        estimate: the estimate of the plan, which contains the bytes that are held from block to
+            block, and whether torch is needed.
+        reader: the reader of the sources' files.
+        device: the device on which torch computes.
+        hashes: whether `compute` hashes the operands that are read from local models.
     """
 
     def __init__(
@@ -70,15 +71,15 @@ class Evaluator(TensorEvaluator):
         )
 
     def evaluation_of_steps(self) -> Evaluation:
-        """Return the evaluation with which steps read tensors."""
+        """Return the evaluation that steps read tensors with."""
         return self._evaluation({})
 
     def hold(self, step: Step, result: np.ndarray) -> None:
-        """Keep the result of a step for the units that are computed from it."""
+        """Keep the result of a step in memory for the units that are computed from it."""
         self._held.get(step, step.nbytes, lambda: result)
 
     def needs_preparation(self, unit: Unit) -> bool:
-        """Return whether something is prepared of whole tensors before the unit's blocks."""
+        """Return whether the unit's blocks need statistics or scratch files of whole tensors."""
         return any(
             isinstance(node, Spilled) or (isinstance(node, Merged) and node.needs_statistics)
             for node in unit.expression.nodes()
@@ -87,13 +88,13 @@ class Evaluator(TensorEvaluator):
     def prepare(
         self, unit: Unit, run_pass: Pass = serial_pass, scratch: Scratch | None = None
     ) -> Preparation:
-        """Compute the statistics, and fill the scratch files, that the unit's blocks need.
+        """Compute the statistics and fill the scratch files that the unit's blocks need.
 
         Args:
             unit: the unit.
-            run_pass: runs the passes over the blocks of tensors that this needs.
-            scratch: the files that tensors are spilled to. Without it, spilled tensors are computed
-                again wherever they are read.
+            run_pass: runs the necessary passes over the blocks of tensors.
+            scratch: the scratch files for spilled tensors. If None, a spilled tensor is computed
+                again whenever it is read.
         """
         return self._prepare([unit.expression], run_pass, scratch)
 
@@ -104,20 +105,22 @@ class Evaluator(TensorEvaluator):
         preparation: Preparation,
         measurements: list[np.ndarray] | None = None,
     ) -> tuple[memoryview, bytes]:
-        """Return consecutive blocks of the output.
+        """Compute consecutive blocks of the output.
 
         Args:
             unit: the unit.
-            indices: the blocks' numbers.
-            preparation: what `prepare` returned.
-            measurements: a list that gets the blocks' measurements; None not to measure.
+            indices: the numbers of the blocks.
+            preparation: the result of `prepare`.
+            measurements: a list to which the blocks' measurements are appended; None not to
+                measure.
 
         Returns:
-            the bytes, valid until this thread's next call; and the hashes of the blocks' inputs:
-            for each block a hash of each of `hashed_operands`, nothing for a copy.
+            (bytes, input hashes). The bytes are valid until this thread's next call. The input
+            hashes are, block after block, a hash for each of `hashed_operands`; empty for a copied
+            unit.
 
         Raises:
-            Resumable: a user's method fails, or returns something that is no block.
+            Resumable: a user's method fails, or does not return a valid block.
         """
         hashes = {operand: bytearray() for operand in self._hashed(unit.number)}
         evaluation = self._evaluation(preparation, hashes, measurements, unit.block_elements)
@@ -132,17 +135,19 @@ class Evaluator(TensorEvaluator):
         *,
         measures: bool = False,
     ) -> Iterator[tuple[memoryview, bytes, list[np.ndarray] | None]]:
-        """Yield consecutive blocks of several units, whose inputs are read once for all of them.
+        """Compute consecutive blocks of several units that read the same inputs.
+
+        The inputs are read only once.
 
         Args:
             units: units that read the same ranges (`planning.written.unit_order.read_alike`).
-            indices: the blocks' numbers.
-            preparation: what is prepared for all units.
-            measures: whether the blocks' changes are measured.
+            indices: the numbers of the blocks.
+            preparation: the preparation of all units.
+            measures: whether to measure the blocks.
 
         Yields:
-            for each unit what `compute` returns, valid until the next unit is asked for; and its
-            measurements, None if they are not measured.
+            (bytes, input hashes, measurements) of each unit; see `compute`. The bytes are valid
+            until the next unit is computed. The measurements are None without `measures`.
         """
         merged = [unit.expression for unit in units if isinstance(unit.expression, Merged)]
         hashes = {operand: bytearray() for operand in self._hashed(units[0].number)}
@@ -159,12 +164,15 @@ class Evaluator(TensorEvaluator):
             yield out.data, input_hashes, measurements
 
     def input_hashes(self, unit: Unit, index: int, operands: Sequence[int]) -> bytes:
-        """Read some operands of a block again, and hash them as `compute` does.
+        """Read operands of a block again, and hash them as `compute` does.
 
         Args:
             unit: the unit.
-            index: the block's number.
-            operands: numbers of the operands, ascending.
+            index: the number of the block.
+            operands: the numbers of the operands, ascending.
+
+        Returns:
+            the hashes, 16 bytes each, in the order of `operands`.
         """
         if unit.numel == 0:
             return b""
@@ -189,13 +197,20 @@ class Evaluator(TensorEvaluator):
 
 
 def _hashed_while_read(plan: Plan, unit: Unit) -> list[int]:
-    """Return the numbers of the operands that `compute` hashes as it reads; empty for a copy."""
+    """Return the numbers of the operands that `compute` hashes; empty for a copied unit."""
     computed = isinstance(unit.expression, Merged) and unit.numel
     return list(hashed_operands(plan, unit)) if computed else []
 
 
 def _by_block(hashes: Sequence[bytearray]) -> bytes:
-    """Return the hashes of each block's operands, one block after the other."""
+    """Reorder hashes by block.
+
+    Args:
+        hashes: for each operand, the hashes of all its blocks.
+
+    Returns:
+        for each block in order, the hashes of all operands.
+    """
     if not hashes:
         return b""
     by_operand = np.frombuffer(b"".join(hashes), f"V{HASH_BYTES}").reshape(len(hashes), -1)

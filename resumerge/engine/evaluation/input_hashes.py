@@ -1,9 +1,9 @@
-"""Input hashes: xxh3-128 of every operand of every block that was read from local models.
+"""Input hashes: the xxh3-128 of every operand of every block that was read from local models.
 
-A file of the Hub is pinned by its content. A local file is pinned only by its header and its stamp
-(size, times, inode), and copying it changes the stamp, too. The input hashes decide whether a file
-whose stamp differs still has the content that committed blocks were computed from. A hash of them
-names the content of a local model in the model card.
+A remote file is pinned by its content. A local file is pinned only by its header and its stamp
+(size, times, inode), and a mere copy of the file has another stamp. If the stamp differs, the input
+hashes show whether the file still has the content that committed blocks were computed from. A hash
+over the input hashes identifies the content of a local model in the model card.
 """
 
 from __future__ import annotations
@@ -21,17 +21,20 @@ from resumerge.tensors import Merged
 
 
 def hashed_operands(plan: Plan, unit: Unit) -> dict[int, frozenset[SourceFileKey]]:
-    """Return the local files of each operand of a unit that is hashed, by the operand's number."""
-    tensor = unit.expression
-    operands = tensor.operands if isinstance(tensor, Merged) else (tensor,)
+    """Return the local files of each operand of a unit, by the operand's number.
+
+    Operands without local files are omitted: they are not hashed.
+    """
+    expression = unit.expression
+    operands = expression.operands if isinstance(expression, Merged) else (expression,)
     files = {number: plan.files_of(operand, "local") for number, operand in enumerate(operands)}
     return {number: local for number, local in files.items() if local}
 
 
 def are_hashed(ledger: Ledger) -> bool:
-    """Return whether a run hashes its inputs, which all its attempts do or none.
+    """Return whether the attempts of a run hash their inputs.
 
-    Inputs are not hashed if ``--trust-sources`` was given when the run began.
+    They do not if the run began with ``--trust-sources``.
     """
     run = ledger.run_or_none()
     return not (run and json.loads(run["options"]).get("trust_sources"))
@@ -40,38 +43,43 @@ def are_hashed(ledger: Ledger) -> bool:
 def committed_input_hashes(unit: Unit, row: Mapping[str, bytes | None]) -> bytes:
     """Return the input hashes of a unit's committed blocks.
 
-    Each block in order has 16 bytes for each of `hashed_operands`. The input of a copied unit is
-    its output, so the ledger keeps these hashes once, as those of the output.
+    Each block, in order, has 16 bytes for each of `hashed_operands`. The inputs of a copied unit
+    are the same bytes as its output, so for such units the block hashes are returned.
 
     Args:
         unit: the unit.
-        row: the unit's row of the ledger's table `units`.
+        row: the row of the unit in the ledger's table ``units``.
     """
     return row["input_hashes" if isinstance(unit.expression, Merged) else "block_hashes"] or b""
 
 
 def operand_hashes(hashes: bytes, place: int, count: int) -> Iterator[bytes]:
-    """Yield the hashes of the blocks of operand number `place`, out of `count` operands."""
+    """Yield the hash of each block of one operand.
+
+    Args:
+        hashes: the result of `committed_input_hashes`.
+        place: the index of the operand among the hashed operands.
+        count: the number of hashed operands.
+    """
     step = count * HASH_BYTES
     for start in range(place * HASH_BYTES, len(hashes), step):
         yield hashes[start : start + HASH_BYTES]
 
 
 def content_hashes(plan: Plan, ledger: Ledger, model: WrittenModel | None = None) -> dict[str, str]:
-    """Return a hash of the bytes that a finished run read of each local model, by its reference.
+    """Return a hash of the bytes that a finished run read from each local model.
 
-    Two runs of one recipe that read the same bytes have the same hash, whatever interrupted them;
-    if one byte differs, the hash differs. Another recipe may read a model in other blocks, which
-    gives another hash.
+    Runs of one recipe have the same hash if and only if they read the same bytes, whether they were
+    interrupted or not. Another recipe may read a model in other blocks, which gives another hash.
 
     Args:
         plan: the plan.
         ledger: the run's ledger.
-        model: hash only the inputs of this written model; None for the whole output.
+        model: the written model whose inputs are hashed; None for the whole output.
 
     Returns:
-        for each reference the xxh3-128 of the hashes of all blocks that were read from the model,
-        32 hex digits; empty for a run whose sources are trusted.
+        the hashes by the text of the model's reference: the xxh3-128 (32 hex digits) of the hashes
+        of all blocks that were read from the model. Empty for a run with ``--trust-sources``.
     """
     if not are_hashed(ledger):
         return {}
@@ -89,7 +97,7 @@ def content_hashes(plan: Plan, ledger: Ledger, model: WrittenModel | None = None
                 for ref in sorted(refs):
                     digest = digests.setdefault(ref, xxhash.xxh3_128())
                     digest.update(f"{name}\0{operand}\0".encode())
-                    if len(refs) > 1:  # the hashed bytes are of all these models together
+                    if len(refs) > 1:  # the operand was computed from all these models
                         digest.update(ref.encode())
                     for block in operand_hashes(hashes, place, len(files)):
                         digest.update(block)

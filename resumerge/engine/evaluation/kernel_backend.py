@@ -1,4 +1,4 @@
-"""The backend of methods that compute with kernels: it calls them with a block run at once."""
+"""The backend of methods that compute with kernels. It passes them a whole block run at once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class KernelBackend:
     """A backend that computes the blocks of one tensor with kernels.
 
     Attributes:
-        is_users: whether the method is a user's, so that what it returns is checked.
+        is_users: whether the method is a user's, whose results have to be checked.
     """
 
     def __init__(self, merged: Merged) -> None:
@@ -37,22 +37,22 @@ class KernelBackend:
         inputs: list[Vector],
         run: BlockRun,
     ) -> list[Any]:
-        """Return the partial results of a map function of `statistics`: one for all blocks."""
+        """Call a map function of `statistics`; return its one partial result for all blocks."""
         return [function(inputs, run)]
 
     def given(self, inputs: list[Vector], run: BlockRun) -> list[Vector]:
-        """Return the vectors that a map function is given, which the next call overwrites."""
+        """Return the vectors that a map function receives, which the next call overwrites."""
         return inputs
 
     def compute(self, inputs: list[Vector], run: BlockRun, statistics: Any, out: Vector) -> None:
-        """Compute blocks into `out`, rounded to its type.
+        """Compute blocks into `out`, rounded to the type of `out`.
 
         Raises:
             Resumable: a user's method fails, does not write all blocks, or returns a value.
         """
         checked = self.is_users and _are_finite(inputs)
         if checked:
-            out.data.view(np.uint8).fill(0xFF)  # NaN, so that elements left unwritten are noticed
+            out.data.view(np.uint8).fill(0xFF)  # NaN, so that unwritten elements are found below
         with failures_named(self._merged):
             result: Any = self._method.compute(self._tensor, inputs, run, statistics, out)
         if result is not None:
@@ -64,5 +64,5 @@ class KernelBackend:
 
 
 def _are_finite(vectors: Sequence[Vector]) -> bool:
-    """Return whether vectors hold neither NaN nor infinity."""
+    """Return whether vectors contain neither NaN nor infinity."""
     return all(np.isfinite(l1_norms(v, None, BlockRun(0, len(v), len(v)))).all() for v in vectors)

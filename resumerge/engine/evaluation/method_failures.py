@@ -1,4 +1,4 @@
-"""Errors of a user's merge method while it computes, found before its result is written."""
+"""Errors of a user's merge method during the computation, found before its result is written."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ _MEND = (
 
 @contextmanager
 def failures_named(merged: Merged) -> Iterator[None]:
-    """Raise `Resumable` for any exception that a user's method raises inside, `SystemExit` too."""
+    """Raise `Resumable` for any exception of a user's method in this context, even `SystemExit`.
+
+    A `ResumergeError`, a read error of a source, and a lack of memory are raised unchanged.
+    """
     try:
         yield
     except ResumergeError:
@@ -44,7 +47,14 @@ def failures_named(merged: Merged) -> Iterator[None]:
 
 
 def wrong_result(merged: Merged, blocks: Sequence[Block], expected: str, found: str) -> Resumable:
-    """Return the error for a result that is no block."""
+    """Return the error for a result that is not a valid block.
+
+    Args:
+        merged: the tensor.
+        blocks: the blocks that were to be computed.
+        expected: a description of a valid result.
+        found: a description of the result.
+    """
     elements = f"elements {blocks[0].start} to {blocks[-1].stop}"
     name = merged.method
     what = f"The merge method {name!r} did not return a block"
@@ -52,7 +62,7 @@ def wrong_result(merged: Merged, blocks: Sequence[Block], expected: str, found: 
 
 
 def kept_inputs(merged: Merged) -> Resumable:
-    """Return the error for a partial result that the next block would overwrite."""
+    """Return the error for a partial result that refers to the inputs, which are overwritten."""
     return _failure(
         merged,
         f"The merge method {merged.method!r} keeps a reference to its inputs",
@@ -63,17 +73,17 @@ def kept_inputs(merged: Merged) -> Resumable:
 
 
 def keeps_inputs(partial: Any, inputs: Sequence[Vector]) -> bool:
-    """Return whether the result of a map function shares memory with the inputs."""
-    places = [(_address(x), x.data.nbytes) for x in inputs]
+    """Return whether the partial result of a map function shares memory with the inputs."""
+    spans = [(_address(x), x.data.nbytes) for x in inputs]
     return any(
         first is not None and first <= address < first + size
         for address in _addresses(partial)
-        for first, size in places
+        for first, size in spans
     )
 
 
 def described(result: Any) -> str:
-    """Return a description of what a method returned."""
+    """Describe a method's result for a message."""
     if isinstance(result, Vector):
         return "Vector"
     facts = [str(getattr(result, fact)) for fact in ("dtype", "device") if hasattr(result, fact)]
@@ -91,9 +101,9 @@ def _addresses(partial: Any) -> Iterator[int]:
 
 
 def _address(values: Any) -> int | None:
-    """Return the address of the first element of a vector, an array, or a tensor of torch.
+    """Return the address of the first element of a vector, an array, or a torch tensor.
 
-    None for any other value. torch is not imported for this.
+    The result is None for other values. The function does not import torch.
     """
     if isinstance(values, Vector):
         values = values.data

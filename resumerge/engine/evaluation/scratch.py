@@ -1,7 +1,8 @@
-"""Scratch files: they hold tensors that are computed once and read several times by one process.
+"""Scratch files, for tensors that one process computes once and reads several times.
 
-`Evaluator` fills them. They have no names, so that none is left, however the process ends. They are
-not essential: if the disk is full or refuses one, its tensor is computed again at each reading.
+`Evaluator` fills the files. They have no names, so the system removes them however the process
+ends. They are optional: if the disk is full or does not support them, the tensor is computed again
+at each reading.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class Scratch:
         self._storage, self._folder = storage, folder
 
     def begin(self) -> ScratchFile | None:
-        """Return a new, empty file; None if the disk refuses it."""
+        """Return a new, empty file, or None if the disk refuses it."""
         try:
             return ScratchFile(self._storage.scratch(self._folder))
         except OSError as error:
@@ -30,7 +31,7 @@ class Scratch:
             return None
 
     def write(self, file: ScratchFile, data: memoryview, offset: int) -> bool:
-        """Write at an offset (bytes). Return False if the disk has no room, or fails."""
+        """Write at an offset in bytes. Return False if the disk is full or fails."""
         try:
             self._storage.write(file.fd, data, offset)
         except OSError as error:

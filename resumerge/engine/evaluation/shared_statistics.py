@@ -1,4 +1,4 @@
-"""Statistics of whole tensors that several units of a sweep need, computed once."""
+"""A cache of statistics of whole tensors, which several units of a sweep need."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 
 
 class SharedStatistics:
-    """A cache of the statistics that were asked for last, by keys of their inputs.
+    """A cache of the most recently used statistics, by keys of their inputs.
 
-    Units that need the same statistics follow each other in the queue, and each keeps the
-    statistics that it was given. So the cache holds no more than the units in work hold anyway.
+    Units that need the same statistics follow each other in the queue, and each unit keeps a
+    reference to its statistics. So the cache adds no memory to that of the units being computed.
 
     Args:
-        most: the number of statistics that are kept.
+        most: the most statistics to keep.
     """
 
     def __init__(self, most: int) -> None:
@@ -25,9 +25,14 @@ class SharedStatistics:
         self._lock = threading.Lock()
 
     def get(self, key: Hashable, compute: Callable[[], Any]) -> Any:
-        """Return statistics; the first thread that asks computes them, and the others wait.
+        """Return cached statistics, or compute them. Other threads with the same key wait.
 
-        If `compute` raises, all threads that wait get the error; a later call computes again.
+        If `compute` raises, the error is also raised in all waiting threads. A later call computes
+        again.
+
+        Args:
+            key: a key of the statistics' inputs.
+            compute: computes the statistics.
         """
         with self._lock:
             cached = self._futures.get(key)

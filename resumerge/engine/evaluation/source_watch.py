@@ -1,4 +1,4 @@
-"""Watches the source files of an attempt: none may change while it is merged."""
+"""The watch over the source files of an attempt, which must not change during the merge."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from resumerge.sources.types import REMOTE
 class SourceWatch:
     """A watch that checks whether source files changed since their headers were read.
 
-    A block is committed only after all files that its unit reads were found unchanged. So the
-    unit's scans and its blocks have read the same content.
+    A block is committed only after all files that its unit reads were found to be unchanged. So the
+    scans of the unit have read the same content as its blocks.
     """
 
     def __init__(self, plan: Plan, ledger: Ledger, reader: SourceReader) -> None:
         self._plan, self._ledger, self._reader = plan, ledger, reader
 
     def check(self, units: Iterable[Unit]) -> None:
-        """Check the files that some units read.
+        """Check the files that these units read.
 
         Raises:
             Resumable: a file was replaced, changed or deleted.
@@ -71,7 +71,7 @@ class SourceWatch:
 
 
 def remote_files_of(plan: Plan, unit: Unit) -> frozenset[SourceFileKey]:
-    """Return the remote files that a unit reads, downloaded or streamed."""
+    """Return the remote files that a unit reads, whether downloaded or streamed."""
     return plan.files_of(unit.expression, *REMOTE)
 
 

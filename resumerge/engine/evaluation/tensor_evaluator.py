@@ -1,7 +1,7 @@
-"""Computing ranges of tensors: stored, merged, adapted, or any other kind in `tensors/`.
+"""The computation of ranges of tensors, of every kind in `tensors/`.
 
-An evaluator reads the sources and changes neither ledger nor output. Another process or machine
-that computes the same range gets the same bits.
+An evaluator reads the sources, and changes neither ledger nor output. Every process, on every
+machine, computes the same bits of a range.
 """
 
 from __future__ import annotations
@@ -32,41 +32,43 @@ if TYPE_CHECKING:
     from resumerge.engine.evaluation.torch_backend import TorchBackend
 
 Preparation = Mapping[Tensor, Any]
-"""What is prepared of whole tensors before a unit's blocks are computed.
+"""The results about whole tensors that a unit's blocks need, computed before the blocks.
 
-For each `Merged` these are its statistics (the results of the reductions over its operands), for
-each `Spilled` the scratch file with its elements.
+For a `Merged`, the value is its statistics: the results of the reductions over its operands. For a
+`Spilled`, the value is the scratch file with its elements.
 """
 
 Pass = Callable[[Merged | Spilled, Callable[[range], Any], bool], Iterator[Any]]
-"""A function that maps another function over all blocks of a tensor, several blocks at once.
+"""A pass over a tensor: a function that maps another function over all blocks of the tensor.
 
-It yields the other function's results in order. It is told whether that function reads only
-samples, because each call then takes more blocks.
+Its arguments are the tensor, the function to map, and whether that function reads only samples of
+the blocks. The mapped function is called with the numbers of several blocks at once, and with more
+blocks if it reads samples. Its results are yielded in order.
 """
 
 
 def serial_pass(
     tensor: Merged | Spilled, function: Callable[[range], Any], sample: bool
 ) -> Iterator[Any]:
-    """Yield the results of a pass in the calling thread, block by block."""
+    """Run a pass in the calling thread, block by block, and yield its results."""
     for index in range(tensor.blocks):
         yield function(range(index, index + 1))
 
 
 class TensorEvaluator:
-    """An evaluator of tensors. Many threads may use it at once.
+    """An evaluator of tensors. Several threads may use it at once.
 
-    Every thread reads and computes in buffers of its own, which it uses again for the next blocks.
-    Memory therefore depends on the depth of the trees and the numbers of operands and threads, not
-    on the size of a tensor. torch is imported only if a tensor is computed with it.
+    Every thread reads and computes in its own buffers, which it reuses for the next blocks. So the
+    memory depends on the depth of the expressions and on the numbers of operands and threads, not
+    on the size of a tensor. torch is imported only if a tensor is computed with torch.
 
     Args:
-        reader: reads the sources' files.
-        held_bytes: bytes of the values that are held from block to block.
-        needs_torch: whether threads that evaluate import torch.
-        device: the device where torch computes.
-        shared: the statistics that tensors of several outputs share; None to compute them for each.
+        reader: the reader of the sources' files.
+        held_bytes: the most bytes of values that are held from block to block.
+        needs_torch: whether tensors are computed with torch.
+        device: the device on which torch computes.
+        shared: a cache of statistics that tensors of several outputs share; None to compute the
+            statistics for each output.
     """
 
     def __init__(
@@ -87,15 +89,15 @@ class TensorEvaluator:
         self._backend = lru_cache(16)(self._choose_backend)
 
     def start_thread(self) -> None:
-        """Prepare the calling thread; every thread that evaluates calls this first."""
+        """Prepare the calling thread. Every thread has to call this before it evaluates."""
         self._prepare_thread()
 
     def evaluation_of(self, tensors: Iterable[Tensor], run_pass: Pass = serial_pass) -> Evaluation:
-        """Return the evaluation with which the calling thread can read these tensors.
+        """Prepare these tensors, and return the evaluation to read them with.
 
         Args:
             tensors: the tensors.
-            run_pass: runs the passes over tensors that are reduced first.
+            run_pass: runs the passes that compute statistics.
         """
         return self._evaluation(self._prepare(tensors, run_pass))
 
@@ -124,7 +126,7 @@ class TensorEvaluator:
         run_pass: Pass = serial_pass,
         scratch: Scratch | None = None,
     ) -> Preparation:
-        """Prepare these tensors and all that they are computed from, inner tensors first."""
+        """Prepare these tensors, and before them the tensors that they are computed from."""
         preparation: dict[Tensor, Any] = {}
         for node in dict.fromkeys(chain.from_iterable(tensor.nodes() for tensor in tensors)):
             if isinstance(node, Merged) and node.needs_statistics:
@@ -139,7 +141,7 @@ class TensorEvaluator:
         return preparation
 
     def _statistics_of(self, merged: Merged, preparation: Preparation, run_pass: Pass) -> Any:
-        """Return the statistics of a tensor; the tensors that it is computed from are prepared."""
+        """Compute the statistics of a tensor whose inner tensors are prepared."""
         with failures_named(merged):
             scan = self._scan(merged, preparation, run_pass)
             return merged.merge_method.statistics(merged.context, scan)
@@ -162,14 +164,14 @@ class TensorEvaluator:
         function: MapFunction[Any],
         sample: bool = False,
     ) -> list[Any]:
-        """Return the partial results of `function` for consecutive blocks, or for samples of them.
+        """Return the partial results of `function` for consecutive blocks, or for their samples.
 
         Args:
             merged: the tensor.
-            preparation: what is prepared of the tensors that it is computed from.
-            indices: numbers of the blocks.
+            preparation: the preparation of the tensors that `merged` is computed from.
+            indices: the numbers of the blocks.
             function: a map function of the merge method.
-            sample: whether only samples are read.
+            sample: whether to read only samples of the blocks.
 
         Raises:
             Resumable: a user's method fails, or keeps a reference to its inputs.
@@ -185,7 +187,7 @@ class TensorEvaluator:
     def _spill(
         self, spilled: Spilled, preparation: Preparation, run_pass: Pass, scratch: Scratch
     ) -> ScratchFile | None:
-        """Return a file of the tensor's elements; None if the disk has no room for it."""
+        """Write a tensor's elements to a scratch file; return None if the disk refuses the file."""
         file = scratch.begin()
         if file is None:
             return None
@@ -209,7 +211,8 @@ class TensorEvaluator:
 def _prepared(needs_torch: bool) -> Callable[[], None]:
     """Return a function that prepares a thread for evaluating.
 
-    If torch is needed, it is imported here, in the main thread, where a signal can stop the import.
+    If torch is needed, this call imports it, because in the main thread a signal can stop the
+    import.
     """
     if not needs_torch:
         return lambda: None
@@ -219,7 +222,7 @@ def _prepared(needs_torch: bool) -> Callable[[], None]:
 
 
 def elements_of(tensor: Tensor, start: int, stop: int, evaluation: Evaluation) -> memoryview:
-    """Return the bytes of elements ``start:stop``, in a buffer that is used again."""
+    """Return the bytes of elements ``start:stop``, in a buffer that the next call overwrites."""
     out = evaluation.take("out", nbytes(tensor.dtype, stop - start))
     tensor.read(evaluation, start, stop, out)
     return out.data

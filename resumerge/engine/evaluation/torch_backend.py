@@ -23,7 +23,7 @@ from resumerge.tensors.buffers import Buffers
 
 
 def use_one_thread() -> None:
-    """Have torch use one thread: more threads would change the order of sums."""
+    """Make torch use one thread. More threads would change the order of sums."""
     torch.set_num_threads(1)
 
 
@@ -31,10 +31,12 @@ class TorchBackend:
     """A backend that computes the blocks of one tensor with torch.
 
     Args:
-        device: name of the device to compute on.
+        merged: the tensor.
+        buffers: the buffers of the threads.
+        device: the name of the device to compute on.
 
     Attributes:
-        is_users: whether the method is a user's, so that what it returns is checked.
+        is_users: whether the method is a user's, whose results have to be checked.
     """
 
     def __init__(self, merged: Merged, buffers: Buffers, device: str) -> None:
@@ -42,7 +44,7 @@ class TorchBackend:
         self._merged, self._method, self._tensor = merged, merged.merge_method, merged.context
         self.is_users = is_users(merged.method)
         self._buffers = buffers
-        self._device = torch.empty(0, device=device).device  # cuda:0, where cuda is asked for
+        self._device = torch.empty(0, device=device).device  # with an index: cuda:0 for cuda
 
     def map(
         self,
@@ -50,19 +52,19 @@ class TorchBackend:
         inputs: list[Vector],
         run: BlockRun,
     ) -> list[Any]:
-        """Return the partial results of a map function of `statistics`, one for each block."""
+        """Call a map function of `statistics` for each block, and return the partial results."""
         return [function(tensors, block) for block, _, tensors in self._tensors(inputs, run)]
 
     def given(self, inputs: list[Vector], run: BlockRun) -> list[Vector]:
-        """Return the vectors that a map function is given, which the next block overwrites."""
+        """Return the vectors that a map function receives, which the next block overwrites."""
         size = min(run.size, run.length)
         return [self._buffers.vector(("float32", k), size, F32) for k in range(len(inputs))]
 
     def compute(self, inputs: list[Vector], run: BlockRun, statistics: Any, out: Vector) -> None:
-        """Compute blocks into `out`, rounded to its type.
+        """Compute blocks into `out`, rounded to the type of `out`.
 
         Raises:
-            Resumable: a user's method fails, or returns something that is no block.
+            Resumable: a user's method fails, or does not return a valid block.
         """
         for block, part, tensors in self._tensors(inputs, run):
             checked = self.is_users and _are_finite(tensors)
@@ -103,5 +105,5 @@ class TorchBackend:
 
 
 def _are_finite(tensors: Sequence[Tensor]) -> bool:
-    """Return whether tensors hold neither NaN nor infinity."""
+    """Return whether tensors contain neither NaN nor infinity."""
     return all(bool(tensor.isfinite().all()) for tensor in tensors)

@@ -120,7 +120,7 @@ def abandon_mirror(mirror: MirrorSession, written: WrittenFiles) -> None:
 
 
 def back_up(mirror: MirrorSession, names: Mapping[str, str]) -> None:
-    """Rename files of a mirror to backup names. Each file keeps its old name until it has the new.
+    """Rename files of a mirror to backup names. A file has at least one of both names throughout.
 
     Args:
         mirror: the mirror session.

@@ -1,1 +1,4 @@
-"""Open the sources of a recipe and plan its documents: one merge, or stages and their result."""
+"""The opening of a recipe's sources, and the planning of its documents.
+
+A recipe is one merge, or stages and a final merge of their results.
+"""

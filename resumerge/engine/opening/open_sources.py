@@ -1,4 +1,4 @@
-"""Opening the models of a recipe; all problems are reported at once, each with its line."""
+"""The opening of a recipe's models. All problems are reported together, each with its line."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from resumerge.sources import MetadataCache, Source, open_source
 from resumerge.sources.index import ADAPTER, MODEL, Contents
 
 PATIENCE_SECONDS = 2.0
-"""Seconds of waiting for a server after which the user is told: a folder may be misspelt."""
+"""Seconds of waiting for a server after which a note names the model. It may be a misspelt path."""
 
 _log = logging.getLogger(__name__)
 
 
 class SourcesUnavailable(InputError):
-    """An error: a model could not be opened. An existing run may find it available again later."""
+    """The error for a model that could not be opened. It may be available again later."""
 
 
 def open_sources(
@@ -39,20 +39,20 @@ def open_sources(
     offline: bool,
     note: Callable[[str], None] = lambda text: None,
 ) -> dict[ModelRef, Source]:
-    """Open every model that the recipe reads, and return them in the recipe's order.
+    """Open every model that the recipe reads, and return the sources in the recipe's order.
 
-    Local models are opened first: if one has a problem, nothing waits for the network.
+    Local models are opened first. If one of them has a problem, the network is not used.
 
     Args:
         recipe: the recipe.
-        pins: `revision` or `path` of each model that a run has pinned.
-        problems: the recipe's problems; the models' problems are appended to this list.
+        pins: the `revision` or `path` of each model that a run has pinned.
+        problems: the problems of the recipe. The problems of the models are appended to this list.
         metadata: the metadata cache.
-        offline: whether no network is used.
-        note: is told of a model whose server is slow, and of a name that is probably a misspelling.
+        offline: whether to work without network.
+        note: called with a text about a slow server, or about a name that is probably misspelt.
 
     Raises:
-        SourcesUnavailable: with all problems, if a model could not be opened.
+        SourcesUnavailable: a model could not be opened. The error has all problems.
         Resumable: the network failed.
     """
     opened: dict[ModelRef, Source] = {}
@@ -83,7 +83,7 @@ def open_sources(
                 raise Resumable(error.reason, f"{error}\n{hint}".strip()) from error
             except InputError as error:
                 unopened = error.problems
-                if offline and hint:  # no server is asked whether the repo exists
+                if offline and hint:  # without the Hub, the name may also be a misspelt path
                     or_folder = meant_as_folder(ref)
                     unopened = [replace(p, fix=f"{p.fix}. {or_folder}") for p in unopened]
                 problems += [_where_named(recipe, ref, problem) for problem in unopened]
@@ -100,7 +100,7 @@ def open_sources(
 
 
 def _contents(recipe: Recipe, ref: ModelRef) -> Contents | None:
-    """Return the contents that a reference must have; None if model and adapter are both right."""
+    """Return the contents that a reference must have; None to accept a model or an adapter."""
     if recipe.is_adapter(ref):
         return ADAPTER
     merges = (document for document in recipe.documents if document.has_method)
@@ -108,20 +108,20 @@ def _contents(recipe: Recipe, ref: ModelRef) -> Contents | None:
 
 
 def with_place(recipe: Recipe, problem: Problem) -> Problem:
-    """Return a problem with the line where the recipe names the model that the problem is of."""
+    """Return the problem with the line where the recipe names the model concerned."""
     for ref in recipe.source_models:
         problem = _where_named(recipe, ref, problem)
     return problem
 
 
 def in_order(problems: list[Problem]) -> InputError:
-    """Return an error with the problems ordered by line."""
+    """Return an error with the problems, ordered by line."""
     return InputError(sorted(problems, key=lambda p: (p.line is None, p.line or 0)))
 
 
 @contextmanager
 def _told_if_slow(text: str, note: Callable[[str], None]) -> Iterator[None]:
-    """Tell the user a text if the block of the ``with`` statement takes longer than a while."""
+    """Pass a text to `note` if the ``with`` block takes longer than `PATIENCE_SECONDS`."""
     timer = threading.Timer(PATIENCE_SECONDS, note, [text])
     timer.daemon = True
     timer.start()
@@ -132,25 +132,27 @@ def _told_if_slow(text: str, note: Callable[[str], None]) -> Iterator[None]:
 
 
 def _on_the_hub(ref: ModelRef) -> str | None:
-    """Return the first name in a reference that is a repo's; None if there is none."""
+    """Return the first name in a reference that is a repo on the Hub, or None."""
     names = (part.name for part in ref.parts)
     return next((name for name in names if not is_bucket(name) and not is_local(name)), None)
 
 
 def _hint(recipe: Recipe, ref: ModelRef) -> str:
-    """Return a hint: where the recipe names a remote model, and what else the name may mean."""
+    """Return a hint on a remote model: its place in the recipe, and other meanings of its name."""
     document = next(d for d in recipe.documents if any(ref in (m, *m.parts[1:]) for m in d.models))
     path = next(document.path_of(m) for m in document.models if ref in (m, *m.parts[1:]))
     line = document.line(path)
     at = f"{path}, line {line}" if line is not None else path
-    other = " A tokenizer may also be 'union' or 'base'." if path.startswith("tokenizer") else ""
-    return f"The recipe names it at {at}. {meant_as_folder(ref)}{other}"
+    tokenizer_hint = (
+        " A tokenizer may also be 'union' or 'base'." if path.startswith("tokenizer") else ""
+    )
+    return f"The recipe names it at {at}. {meant_as_folder(ref)}{tokenizer_hint}"
 
 
 def meant_as_folder(ref: ModelRef) -> str:
-    """Return a hint for a name that is taken for a repo's and may be meant as a path.
+    """Return a hint for the name of a repo on the Hub, which the user may have meant as a path.
 
-    The hint is empty if no part of the model is looked for on the Hub.
+    The hint is empty if no part of the model is on the Hub.
     """
     if (name := _on_the_hub(ref)) is None:
         return ""
@@ -159,15 +161,15 @@ def meant_as_folder(ref: ModelRef) -> str:
         folders = sorted(entry.name for entry in path.parent.iterdir() if entry.is_dir())
     except OSError:
         folders = []
-    near = closest(path.name, folders)
-    similar = f"; there is {path.parent / near}" if near else ""
+    similar_name = closest(path.name, folders)
+    similar = f"; there is {path.parent / similar_name}" if similar_name else ""
     return f"If {name} is meant to be a folder: it does not exist in {Path.cwd()}{similar}."
 
 
 def _is_doubtful(recipe: Recipe, ref: ModelRef) -> bool:
-    """Return whether a model that only a tokenizer is read from is probably a misspelling.
+    """Return whether a model that only provides a tokenizer is probably a misspelt name.
 
-    Only the oldest repos of the Hub, such as ``gpt2``, have a name of a single word.
+    Names without a slash are doubtful: only the oldest repos on the Hub have one, like ``gpt2``.
     """
     merged = (m for document in recipe.documents for m in document.merged_models)
     return ref not in merged and not any("/" in part.name for part in ref.parts)
@@ -196,7 +198,7 @@ def _unreadable(ref: ModelRef, error: OSError) -> Problem:
 
 
 def _where_named(recipe: Recipe, source: ModelRef, problem: Problem) -> Problem:
-    """Return a problem of a model with its line in the first document that names the model."""
+    """Return a model's problem with the line of the first document that names the model."""
     for document in recipe.documents:
         for ref in document.models:
             if source == ref or source in ref.parts[1:]:
@@ -205,7 +207,10 @@ def _where_named(recipe: Recipe, source: ModelRef, problem: Problem) -> Problem:
 
 
 def _named_in(recipe: Recipe, ref: ModelRef, problem: Problem) -> Problem:
-    """Return a problem with the line where the recipe names the model; unchanged if of another."""
+    """Return a problem with the line where the recipe names the model.
+
+    A problem of another model is returned unchanged.
+    """
     names = {ref.text, *(part.name for part in ref.parts), *(_folder(p) for p in ref.parts)}
     name, _, revision = problem.where.partition("@")
     if problem.where not in names and (name not in names or "/" in revision):
@@ -218,5 +223,5 @@ def _named_in(recipe: Recipe, ref: ModelRef, problem: Problem) -> Problem:
 def _folder(part: ModelRef) -> str:
     if not is_local(part.name):
         return part.name
-    # Path's own methods raise for the home of an unknown user, and for links in a circle.
+    # The methods of Path raise for the home of an unknown user and for circular links.
     return os.path.realpath(os.path.expanduser(part.name))  # noqa: PTH111

@@ -1,4 +1,4 @@
-"""Stages of a recipe that are read like models: their tensors are computed and not written."""
+"""Stages of a recipe that are read like models. Their tensors are computed but not written."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class OpenedStages:
     """Stages of a recipe, and the sources that they are computed from.
 
     Args:
-        models: the stages, each with an adapter or without, by their references.
-        sources: the models and adapters in files that the stages are computed from. The number of
-            a source is its place in this tuple; numbers from `count` on are free.
+        models: the stages, with or without an adapter, by their references.
+        sources: the stored models and adapters that the stages are computed from. The number of a
+            source is its index in this tuple.
         plans: the plans of these stages, and of the stages that they need.
-        count: the number of models that have a number.
+        count: the number of numbered models. Larger numbers, and this number itself, are free.
     """
 
     models: Mapping[ModelRef, Source] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class OpenedStages:
     count: int = 0
 
     def notes(self) -> Iterator[str]:
-        """Yield the notes that a run would give on the stages."""
+        """Yield the notes that a run would show about the stages."""
         for plan in self.plans:
             yield from (f"{plan.recipe.name}: {note}" for note in plan.notes)
 
@@ -51,18 +51,18 @@ NO_STAGES = OpenedStages()
 def open_stages(
     context: RunContext, recipe: Recipe, references: Sequence[ModelRef]
 ) -> OpenedStages:
-    """Open the stages among some references to models; files that are not here are streamed.
+    """Open the stages among these references. Remote files without a local copy are streamed.
 
     Only these stages, and the stages that they need, are planned.
 
     Args:
-        context: the command's context; the stages are planned with its options, as in a run.
-        recipe: the recipe that has the stages.
-        references: references to models, some of them stages of the recipe.
+        context: the command's context. Its options apply to the plans, as in a run.
+        recipe: the recipe with the stages.
+        references: references to models, some of which are stages of the recipe.
 
     Raises:
-        InputError: no reference is a stage, or one is probably a misspelt stage; a stage cannot be
-            planned, or needs steps, which only a run computes.
+        InputError: no reference is a stage, a reference is probably a misspelt stage, a stage
+            cannot be planned, or a stage needs steps, which only a run computes.
         Resumable: the network failed.
     """
     named = [ref for ref in references if ref.parts[0].text in recipe.stage_names]
@@ -101,7 +101,7 @@ def open_stages(
 def _unknown(
     recipe: Recipe, references: Sequence[ModelRef], named: Sequence[ModelRef]
 ) -> Iterator[Problem]:
-    """Yield a problem if a reference is a misspelt stage, or no reference is a stage."""
+    """Yield a problem if a reference is probably a misspelt stage, or no reference is a stage."""
     names = [stage.name for stage in recipe.stages]
     for ref in references:
         text = ref.parts[0].text
@@ -129,11 +129,11 @@ def _unknown(
 
 
 def _unused(stages: OpenedStages) -> Iterator[Problem]:
-    """Yield a problem for each model with unused tensors that a run would refuse."""
+    """Yield a problem for each model with unused tensors for which a run would be refused."""
     units = (unit.expression for plan in stages.plans for unit in plan.units)
-    read = (tensor for model in stages.models.values() for tensor in model.tensors.values())
+    computed = (tensor for model in stages.models.values() for tensor in model.tensors.values())
     left_out = (tensor for plan in stages.plans for tensor in plan.left_out)
-    accounts = account(stages.sources, (*units, *read), left_out)
+    accounts = account(stages.sources, (*units, *computed), left_out)
     yield from problems_of_accounts(accounts, strict=False)
 
 

@@ -1,4 +1,4 @@
-"""Planning with pinned sources: the versions that the run was created with, not the newest."""
+"""Planning with pinned sources: the versions that a run was created with, not the newest ones."""
 
 from __future__ import annotations
 
@@ -51,19 +51,21 @@ def pinned_plan(
 ) -> tuple[Plan, Estimate]:
     """Open the sources at their pins, plan every document of the recipe, and estimate the plan.
 
-    The recipe is checked first, then local models, then remote ones. The estimate is made only
-    here, and passed on beside the plan.
+    The recipe is checked first, then the local models, then the remote models.
 
     Args:
         context: the run's context.
         recipe: the recipe.
-        out: the run's output; None if none is named yet.
-        pins: `revision` or `path` of each model, by the text of its reference.
+        out: the run's output; None if the command names no output.
+        pins: the `revision` or `path` of each model, by the text of its reference.
         created_with: the options that the run was created with.
-        ranks: the ranks that modules of an extracted adapter have in the run.
+        ranks: the ranks that the modules of an extracted adapter have in the run, by module.
+
+    Returns:
+        (plan, estimate). No other function estimates the whole plan.
 
     Raises:
-        InputError: with every problem that was found.
+        InputError: the recipe or its models have problems. The error has all that were found.
         Resumable: the network failed.
     """
     context.reporter.doing("opening the models and planning")
@@ -84,7 +86,7 @@ def pinned_plan(
         ref: replace(source, streams=bool(options.stream), linked=options.link)
         for ref, source in sources.items()
     }
-    if options.stream and options.ray is not None:  # tasks stream, whatever their caches have
+    if options.stream and options.ray is not None:  # tasks stream files even if they are cached
         sources = {ref: uncached(source) for ref, source in sources.items()}
     seed = created_with.get("seed", SEED) if options.seed is None else options.seed
     shard_size = options.shard_size or created_with.get("shard_size")
@@ -101,8 +103,8 @@ def pinned_plan(
             )
             if plan.adapter and plan.adapter.highest and ranks:
                 plan = with_ranks(plan, ranks)
-            if plan.adapter and (of_adapter := _problems_of_adapter(recipe, document, out)):
-                raise InputError(of_adapter)
+            if plan.adapter and (adapter_problems := _problems_of_adapter(recipe, document, out)):
+                raise InputError(adapter_problems)
             if any(document is stage for stage in recipe.stages):
                 stages.add(plan)
                 continue
@@ -136,13 +138,13 @@ def pinned_plan(
 
 
 def _shard_size(plan: Plan) -> int | None:
-    """Return the size of shards of the whole plan; None if a part keeps a model's files."""
+    """Return the shard size of the whole plan; None if a part has the files of a model."""
     parts = (plan, *plan.stages, *plan.variants.values())
     return None if any(part.shard_size is None for part in parts) else plan.shard_size
 
 
 def _problems_of_adapter(recipe: Recipe, document: Recipe, out: OutputPath | None) -> list[Problem]:
-    """Return the problems of an adapter as the output: it needs a folder, and one document."""
+    """Return the problems of an output that is an adapter: a single file, or other documents."""
     problems = [_no_folder(recipe, out)] if out is not None and out.is_file else []
     if recipe.variants or (recipe.stages and document.extraction is None):
         problems.append(
@@ -173,7 +175,7 @@ def _with_accounts(plan: Plan, *, strict: bool) -> Plan:
     """Return the plan with the accounts of all tensors of the models.
 
     Raises:
-        InputError: tensors are unused that may not be left out.
+        InputError: tensors are unused that must not be left out.
     """
     left_out = (
         tensor
@@ -192,17 +194,18 @@ def pins_of(ledger: Ledger, *, reopen_local: bool) -> dict[str, dict[str, Any]]:
 
     Args:
         ledger: the run's ledger.
-        reopen_local: whether local models are looked for where the recipe's paths lead now.
+        reopen_local: whether local models have no pin, so that they are opened at the recipe's
+            paths.
     """
     sources = ledger.sources()
     return {row["model"]: _pin(row, reopen_local=reopen_local) for row in sources}
 
 
 def ranks_of(ledger: Ledger, recipe: Recipe) -> dict[str, int]:
-    """Return the ranks that the modules of an extracted adapter have in a run, by their names.
+    """Return the ranks of an extracted adapter's modules in a run, by module.
 
-    If the differences choose the ranks, these are the highest ranks until all differences are
-    computed. Empty for a recipe whose ranks do not depend on differences.
+    The result is empty if the recipe does not choose ranks by the computed differences. Until all
+    differences are computed, the ranks are the highest ones that may be chosen.
     """
     if recipe.extraction is None or not recipe.extraction.chooses_ranks:
         return {}
@@ -222,20 +225,20 @@ def _pin(source: Mapping[str, Any], *, reopen_local: bool) -> dict[str, Any]:
 
 
 def pinned_path(source: Mapping[str, Any]) -> Path:
-    """Return where a run found a local model: its folder, or its only file.
+    """Return the path where a run found a local model: its folder, or its single file.
 
     Args:
-        source: the source's row in the ledger.
+        source: the row of the source in the ledger.
     """
     folder, identity = Path(source["folder"]), json.loads(source["identity"])
     return folder / next(iter(identity.get("files", {})), "") if identity.get("single") else folder
 
 
 def _notes_of_stages(plan: Plan) -> Iterator[str]:
-    """Yield the notes of the stages that the last document does not repeat.
+    """Yield the notes of stages that the last document does not repeat.
 
-    Reminders of a stage, on files that its result lacks, are left out: the output needs no such
-    file.
+    A stage's reminders are omitted: they are about files that its result lacks, and only the
+    output needs such files.
     """
     for stage in plan.stages:
         for note in stage.notes:

@@ -1,4 +1,4 @@
-"""The rows of a plan in a new ledger."""
+"""The rows that store a plan in a new ledger."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from resumerge.sources import Source
 
 
 def source_rows(plan: Plan) -> Iterator[Row]:
-    """Yield the rows of ``sources``: the plan's models, then base and adapter of adapted models."""
+    """Yield the rows of ``sources``: the plan's models, then the parts of adapted models."""
     for number, source in enumerate(_with_parts(plan.sources)):
         yield {
             "number": number,
@@ -29,7 +29,7 @@ def source_rows(plan: Plan) -> Iterator[Row]:
 
 
 def shard_rows(plan: Plan) -> Iterator[Row]:
-    """Yield the rows of ``shards``, each open."""
+    """Yield the rows of ``shards``. All shards are open."""
     for shard in plan.shards:
         yield {
             "number": shard.number,
@@ -43,7 +43,7 @@ def shard_rows(plan: Plan) -> Iterator[Row]:
 
 
 def unit_rows(plan: Plan) -> Iterator[Row]:
-    """Yield the rows of ``units``, each pending."""
+    """Yield the rows of ``units``. All units are pending."""
     for unit in plan.units:
         yield {
             "number": unit.number,
@@ -62,7 +62,7 @@ def unit_rows(plan: Plan) -> Iterator[Row]:
 
 
 def account_rows(accounts: Accounts) -> Iterator[Row]:
-    """Yield the rows of ``accounts``: for each model a row for each use and each reason."""
+    """Yield the rows of ``accounts``: one for each use, and each reason, of a model's tensors."""
     rows = (row for model in accounts.models for row in _rows_of(model))
     for number, row in enumerate(rows):
         yield {"number": number, **row}
@@ -79,13 +79,13 @@ def _rows_of(model: ModelAccount) -> Iterator[Row]:
 
 
 def _with_parts(sources: Iterable[Source]) -> list[Source]:
-    """Return the sources, then the parts of adapted models, which have pins of their own."""
+    """Return the sources, then the base and adapter of adapted models, which are pinned too."""
     models = list(sources)
-    listed = {source.ref.text for source in models}
+    references = {source.ref.text for source in models}
     parts = {
         part.ref.text: part
         for source in models
         for part in source.parts.values()
-        if part.ref.text not in listed
+        if part.ref.text not in references
     }
     return [*models, *parts.values()]

@@ -1,4 +1,4 @@
-"""The models of a recipe of several documents: sources, results of stages, and adapted results."""
+"""The models of a recipe with several documents: sources, results of stages, adapted results."""
 
 from __future__ import annotations
 
@@ -26,17 +26,18 @@ from resumerge.tensors.evaluation import Evaluation
 from resumerge.tokenizers.required import read_tokenizers
 
 LARGEST_TREE = 10_000
-"""The most nodes of a stage's tensor. A stage that uses another one twice doubles them."""
+"""The most nodes of a stage's tensor. A stage that uses another stage twice doubles the number."""
 
 
 class StageModels:
     """The models that a document may name: sources, and results of the stages planned before it.
 
-    The files beside a stage's weights (config.json, tokenizer) are written into a temporary folder,
-    so that they are read like those of any other model.
+    The companions of a stage (config.json, tokenizer) are written to a temporary folder, so that
+    they can be read like the files of any model.
 
     Args:
-        sources: the sources, opened and numbered.
+        context: the command's context.
+        sources: the opened and numbered sources, by reference.
     """
 
     def __init__(self, context: RunContext, sources: Mapping[ModelRef, Source]) -> None:
@@ -46,10 +47,10 @@ class StageModels:
         self._adapted: dict[str, Source] = {}
 
     def model(self, ref: ModelRef) -> Source:
-        """Return a model by its reference.
+        """Return the model of a reference.
 
         Raises:
-            InputError: an adapter does not fit the result of the stage.
+            InputError: an adapter does not fit the result of a stage.
         """
         base, *adapters = ref.parts
         if base.text not in self._results:
@@ -70,9 +71,9 @@ class StageModels:
         unshared: Unshared = Unshared.REFUSED,
         stem: str = STEM,
     ) -> Plan:
-        """Return the plan of a document; the stages that it names were added before.
+        """Plan a document. The stages that it names must have been added before.
 
-        The arguments are those of `make_plan`.
+        The keyword arguments are passed on to `make_plan`.
 
         Raises:
             InputError: the document cannot be planned.
@@ -94,10 +95,13 @@ class StageModels:
 
     @contextmanager
     def open_tensors(self, models: Mapping[Any, Source]) -> Iterator[EvaluationOf]:
-        """Yield a function that returns the evaluation to read tensors of these models with.
+        """Open a context in which tensors of these models can be read.
 
-        A model may be the result of a stage. Reductions that its tensors need are computed again
-        whenever the function is called.
+        A model may be the result of a stage. Each call of the yielded function computes again the
+        reductions that such tensors need.
+
+        Yields:
+            a function that accepts tensors, and returns the evaluation to read them with.
         """
         names = {source.ref.parts[0].text for source in models.values()}
         stages = [plan for plan in self._plans if plan.recipe.name in names]
@@ -119,7 +123,7 @@ class StageModels:
             yield evaluation_of
 
     def _with_all_models(self, plan: Plan) -> Plan:
-        """Return a document's plan with all sources, and all results of stages so far."""
+        """Return a document's plan with all sources, and with the stages added so far."""
         results = [*self._results.values(), *self._adapted.values()]
         return replace(
             plan,
@@ -129,10 +133,13 @@ class StageModels:
         )
 
     def add(self, plan: Plan) -> None:
-        """Make the result of a stage a model that later documents can name.
+        """Add the result of a stage as a model that later documents can name.
+
+        Args:
+            plan: the plan of the stage.
 
         Raises:
-            InputError: stages are nested too deeply: a tensor has over `LARGEST_TREE` nodes.
+            InputError: stages are nested too deeply: a tensor has more than `LARGEST_TREE` nodes.
         """
         name = plan.recipe.name
         if any(unit.expression.tree_size > LARGEST_TREE for unit in plan.units):
@@ -163,14 +170,14 @@ class StageModels:
 
     @property
     def count(self) -> int:
-        """The number of models so far, which is the number of the next model."""
+        """The number of models so far, which is also the number of the next model."""
         return len(self._sources) + len(self._results) + len(self._adapted)
 
 
 def unshared_of(options: Mapping[str, Any]) -> Unshared | None:
-    """Return the mode that these options choose for unshared tensors; None if they choose none."""
-    asked = (mode for mode in Unshared if mode.value and options.get(f"tensor_{mode.value}"))
-    return next(asked, None)
+    """Return the mode for unshared tensors that these options choose, or None."""
+    chosen = (mode for mode in Unshared if mode.value and options.get(f"tensor_{mode.value}"))
+    return next(chosen, None)
 
 
 def _too_often(stage: Recipe) -> Problem:

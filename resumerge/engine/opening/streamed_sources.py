@@ -15,7 +15,8 @@ from resumerge.sources.types import Source
 from resumerge.tensors import Stored
 
 NOTABLE_SHARE = 1.05
-"""The least quotient of the bytes to fetch and the bytes of the whole files that gets a note."""
+"""The ratio, of the bytes to fetch to the bytes of the whole files, from which on a note is shown.
+"""
 
 _WITHOUT_STREAM = (
     "leave out --stream, or use --evict, which downloads files and deletes each in time"
@@ -23,7 +24,7 @@ _WITHOUT_STREAM = (
 
 
 def problems_of_streaming(plan: Plan) -> list[Problem]:
-    """Return a problem for each file that cannot be read by ranges, with the reason."""
+    """Return a problem for each streamed file that cannot be read by ranges."""
     stored = (node for node in plan.nodes() if isinstance(node, Stored))
     reasons = whole_files(stored, plan.sources)
     return [
@@ -31,21 +32,24 @@ def problems_of_streaming(plan: Plan) -> list[Problem]:
             "A file cannot be read by ranges",
             where=remote_file(plan.sources[number], name).where,
             expected="a file that --stream can read",
-            found=why,
+            found=reason,
             fix=_WITHOUT_STREAM,
         )
-        for (number, name), why in reasons.items()
+        for (number, name), reason in reasons.items()
     ]
 
 
 def whole_files(
     stored: Iterable[Stored], sources: Mapping[int, Source] | Sequence[Source]
 ) -> dict[SourceFileKey, str]:
-    """Return the streamed files that cannot be read by ranges, each with the reason.
+    """Find the streamed files that cannot be read by ranges.
 
     Args:
-        stored: the tensors that are read.
-        sources: the models, by their numbers.
+        stored: the tensors to read.
+        sources: the models, by number.
+
+    Returns:
+        the reason for each of these files.
     """
     reasons: dict[SourceFileKey, str] = {}
     for tensor in dict.fromkeys(stored):
@@ -62,19 +66,19 @@ def whole_files(
 
 
 def notes_on_streaming(plan: Plan, estimate: Estimate) -> Iterator[str]:
-    """Yield a note if no file is streamed, or if streaming fetches more bytes than downloads."""
-    fetched = estimate.streamed
-    if not fetched:
+    """Yield a note if no file is streamed, or if streaming fetches more bytes than downloading."""
+    streamed = estimate.streamed
+    if not streamed:
         yield "--stream has no effect: every model is on this disk already"
         return
-    file_bytes = sum(plan.sources[number].files[name].size for number, name in fetched)
-    if sum(fetched.values()) < NOTABLE_SHARE * file_bytes:
+    file_bytes = sum(plan.sources[number].files[name].size for number, name in streamed)
+    if sum(streamed.values()) < NOTABLE_SHARE * file_bytes:
         return
-    number, name = next(iter(fetched))
+    number, name = next(iter(streamed))
     free = free_bytes(remote_file(plan.sources[number], name).cache.absolute())
     fits = free >= file_bytes + estimate.disk
     yield (
-        f"--stream fetches {show_size(sum(fetched.values()))}, because something is read several "
+        f"--stream fetches {show_size(sum(streamed.values()))}, because something is read several "
         f"times; downloads would be {show_size(file_bytes)}"
         + (", for which there is space on the disk: without --stream less is fetched" * fits)
     )

@@ -1,6 +1,6 @@
-"""Making a published model again from its card, and comparing the two.
+"""The reproduction of a published model from its card, and the comparison of both models.
 
-`original.py` reads the original: a folder, a Hub repo, or a place in a bucket. `comparison.py`
-compares its files with those of the run that made it again. That run is like any other, with the
-models pinned as the card says.
+`original.py` reads the original from a folder, a Hub repo, or a place in a bucket. An ordinary run,
+with the models pinned to the versions in the card, makes the model again. `comparison.py` compares
+the files of both.
 """

@@ -19,18 +19,18 @@ from resumerge.output_path import CARD, OutputPath
 
 @dataclass(frozen=True)
 class Reproduction:
-    """A model that was made again, compared with the original.
+    """The comparison of a reproduced model with the original.
 
     Args:
         original: the original, with its version.
-        output: the model that was made again.
-        run: the id of the run that made it.
-        tensors: the number of tensors that were compared.
-        nbytes: bytes of weights that were compared.
+        output: the output of the reproduction.
+        run: the id of the run that reproduced the model.
+        tensors: the number of compared tensors.
+        nbytes: the compared bytes of weights.
         files: the number of other files that were compared.
-        differing: the difference of each tensor or file that differs, by its name.
-        reasons: sentences on models whose content is another one or unknown, which may explain a
-            difference, and limit what an identical result proves.
+        differing: a text on the difference of each tensor or file that differs, by its name.
+        reasons: sentences on source models whose content has changed or is unknown. They may
+            explain a difference, and they limit the proof by an identical result.
     """
 
     original: str
@@ -44,7 +44,7 @@ class Reproduction:
 
     @property
     def identical(self) -> bool:
-        """Whether all tensors and files that were compared are the same."""
+        """Whether all compared tensors and files are the same."""
         return not self.differing
 
     def as_json(self) -> dict[str, Any]:
@@ -63,17 +63,17 @@ class Reproduction:
 
 
 def compare_with_original(context: RunContext, original: Original, out: Path) -> Reproduction:
-    """Compare an original, byte for byte, with the output of a run that made it again.
+    """Compare an original, byte for byte, with the output of the run that reproduced it.
 
-    The model card is not compared: it has the name of its folder, and people edit it.
+    The model card is not compared: it contains the name of its folder, and people edit it.
 
     Args:
         context: the command's context.
         original: the original.
-        out: the output of the run, which is done.
+        out: the output of the finished run.
 
     Raises:
-        InputError: there is no such run.
+        InputError: no run has this output.
         Resumable: a file of either model cannot be read now.
     """
     folder = context.runs.find(str(out))
@@ -108,7 +108,7 @@ def compare_with_original(context: RunContext, original: Original, out: Path) ->
 
 
 def _difference(original: Original, folder: Path, name: str) -> str:
-    """Return how a file beside the weights differs from the original's; "" if it does not."""
+    """Compare a companion with the original's; return a text on the difference, or ""."""
     try:
         data = original.files.read(name)
     except FileNotFoundError:
@@ -119,7 +119,7 @@ def _difference(original: Original, folder: Path, name: str) -> str:
 
 
 def _reasons(original: Original, ledger: Ledger) -> Iterator[str]:
-    """Yield a sentence for each model whose content was another one, or is not in the card."""
+    """Yield a sentence for each source model whose content changed, or is not in the card."""
     sources = {row["model"]: row for row in ledger.sources()}
     for model, pin in original.provenance.models.items():
         content = (sources.get(model) or {}).get("content")
@@ -133,7 +133,7 @@ def refuse_itself(original: Original, out: Path) -> None:
     """Refuse an output that is the folder of the original.
 
     Raises:
-        InputError: both are the same folder.
+        InputError: output and original are the same folder.
     """
     if original.files.where == str(out.absolute()):
         raise refuse(

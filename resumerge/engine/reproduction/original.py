@@ -1,4 +1,4 @@
-"""A model that is to be made again: its recipe, the provenance in its card, and its files."""
+"""A model to reproduce: its recipe, the provenance in its card, and its files."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ _HUB = "hf://"
 
 
 class OriginalFiles(ABC):
-    """The files of a model, wherever they are.
+    """The files of a model, in a folder or on a server.
 
-    Args:
-        where: the model, for messages.
+    Attributes:
+        where: the model's path or version, for messages.
     """
 
     where: str
@@ -50,8 +50,8 @@ class OriginalFiles(ABC):
         """Return the bytes of a small file.
 
         Raises:
-            FileNotFoundError: there is no such file.
-            UnfitFile: the file is too large, or no regular file.
+            FileNotFoundError: the file does not exist.
+            UnfitFile: the file is too large, or not a regular file.
             InputError: the server denies the file.
             Resumable: the file cannot be read now.
         """
@@ -60,22 +60,23 @@ class OriginalFiles(ABC):
     def compare(
         self, shard: Row, units: Sequence[Row], path: Path, check: Callable[[], None]
     ) -> dict[str, str]:
-        """Compare a weight file with one that a run has made.
+        """Compare a weight file with the shard of the same name that a run wrote.
 
         Args:
-            shard: the run's row of the file.
-            units: the rows of its tensors.
-            path: the run's file.
-            check: called often; an exception that it raises ends the reading.
+            shard: the row of the shard in the run's ledger.
+            units: the rows of the shard's units.
+            path: the path of the run's shard.
+            check: called often. If it raises, the comparison ends with that error.
 
         Returns:
-            the difference of each tensor that differs, by its name, or of the whole file.
+            a text on each difference, by the name of the tensor, or of the file if tensors cannot
+            be told apart.
         """
 
 
 @dataclass(frozen=True)
 class FolderFiles(OriginalFiles):
-    """The files of a folder on this disk."""
+    """The files of a folder on this machine."""
 
     folder: Path
 
@@ -118,7 +119,7 @@ class RemoteFiles(OriginalFiles):
     def compare(
         self, shard: Row, units: Sequence[Row], path: Path, check: Callable[[], None]
     ) -> dict[str, str]:
-        """Compare a file with the server's hash of it, which does not tell single tensors apart."""
+        """Compare the run's shard with the server's hash of the file, which covers all tensors."""
         name = shard["name"]
         if name not in self.model.files:
             return {name: "it is missing"}
@@ -132,12 +133,12 @@ class RemoteFiles(OriginalFiles):
 
 @dataclass(frozen=True)
 class Original:
-    """A model that is to be made again.
+    """A model to reproduce.
 
     Args:
         files: the model's files.
         recipe: the text of its recipe.
-        provenance: the models, options and versions in its card.
+        provenance: the source models, options and versions in its card.
     """
 
     files: OriginalFiles
@@ -146,7 +147,7 @@ class Original:
 
     @property
     def pins(self) -> dict[str, dict[str, Any]]:
-        """The revision of each model that is on a server, by the text of its reference."""
+        """The revision of each remote source model, by the text of its reference."""
         models = self.provenance.models.items()
         return {
             model: {"revision": pin["revision"]} for model, pin in models if pin.get("revision")
@@ -154,10 +155,10 @@ class Original:
 
     @contextmanager
     def naming_its_recipe(self, config: Path) -> Iterator[None]:
-        """Have problems of a copy of the recipe name the original as their place.
+        """Make problems in a copy of the recipe refer to the original's recipe.
 
         Args:
-            config: the copy, which exists only during the command.
+            config: the path of the copy, which exists only during the command.
         """
         try:
             yield
@@ -170,28 +171,28 @@ class Original:
             raise
 
     def options(self, given: Options) -> Options:
-        """Return the options of a command, completed by those that the model was planned with.
+        """Return the options of a command, with the options that the model was planned with.
 
         Raises:
-            InputError: the card has options that do not affect a plan.
+            InputError: the card has invalid options, or options that do not affect a plan.
         """
         planned = {option.name for option in declared() if option.kept is Kept.PLANNED}
-        in_card = self.provenance.options
+        card_options = self.provenance.options
         try:
-            if unknown := in_card.keys() - planned:
+            if unknown := card_options.keys() - planned:
                 raise TypeError(f"unknown: {', '.join(sorted(map(str, unknown)))}")
-            options = Options.read("run", in_card)
+            options = Options.read("run", card_options)
         except (TypeError, InputError) as error:
             raise self.refuse("The card says nothing usable of the options", str(error)) from None
-        return replace(given, **{name: getattr(options, name) for name in in_card})
+        return replace(given, **{name: getattr(options, name) for name in card_options})
 
     def check_versions(self) -> None:
         """Check that this machine computes the same bytes as the machine that made the model.
 
-        Another version of the program is fine, as long as its numerics are the same.
+        Another version of the program is accepted if its numerics are the same.
 
         Raises:
-            InputError: numerics, methods or libraries differ, which may change bytes.
+            InputError: numerics, methods or libraries differ, which may change the bytes.
         """
         versions = self.provenance.computing
         if differences := versions.differences("there"):
@@ -202,7 +203,7 @@ class Original:
             )
 
     def refuse(self, what: str, found: str, fix: str = "") -> InputError:
-        """Return the error that the model cannot be made again."""
+        """Return the error for a model that cannot be reproduced."""
         return refuse(
             what,
             where=self.files.where,
@@ -213,15 +214,15 @@ class Original:
 
 
 def open_original(named: str, context: RunContext) -> Original:
-    """Open a model that is to be made again, and read its card and recipe.
+    """Open a model to reproduce, and read its card and recipe.
 
     Args:
-        named: a folder, the id of a run of this machine, ``org/name[@revision]``, or the address
+        named: a folder, the id of a run on this machine, ``org/name[@revision]``, or the address
             of a place in a bucket.
         context: the command's context.
 
     Raises:
-        InputError: there is no such model, or its card does not say what it was made of.
+        InputError: the model does not exist, or its folder lacks the recipe or the provenance.
         Resumable: the model cannot be read now.
     """
     files = _files(named, context)
