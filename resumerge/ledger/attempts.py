@@ -75,8 +75,8 @@ class Events:
     def add(self, kind: EventKind, **data: Any) -> None:
         """Record an event, in the latest attempt."""
         with self._db.transaction():
-            last = self._db.rows("SELECT max(n) AS n FROM attempts")[0]["n"]
-            row = {"at": now(), "attempt": last, "kind": kind, "data": json.dumps(data)}
+            attempt = self._db.rows("SELECT max(n) AS n FROM attempts")[0]["n"]
+            row = {"at": now(), "attempt": attempt, "kind": kind, "data": json.dumps(data)}
             self._db.insert("events", row)
 
     def all(self, *kinds: EventKind) -> list[Row]:
@@ -85,9 +85,9 @@ class Events:
         Returns:
             rows with ``at``, ``attempt``, ``kind`` and ``data`` (decoded JSON).
         """
-        wanted = f"kind IN ({', '.join('?' * len(kinds))})" if kinds else None
+        condition = f"kind IN ({', '.join('?' * len(kinds))})" if kinds else None
         columns = ("at", "attempt", "kind", "data")
-        rows = self._db.read("events", columns, wanted, kinds, order_by="id")
+        rows = self._db.read("events", columns, condition, kinds, order_by="id")
         return [{**row, "data": json.loads(row["data"])} for row in rows]
 
     def last(self, *kinds: EventKind) -> Row | None:

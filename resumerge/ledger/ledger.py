@@ -152,7 +152,7 @@ class Ledger:
         return self._db.read("sources", order_by="number")
 
     def accounts(self) -> list[Row]:
-        """Return the uses of each model's tensors; an empty list if an older version planned."""
+        """Return the uses of each model's tensors; empty if an older version made the plan."""
         return self._db.read("accounts", order_by="number")
 
     def set_stamps(self, stamps: Mapping[str, str]) -> None:

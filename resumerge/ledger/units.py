@@ -133,7 +133,7 @@ class Units:
     _samples: Samples
 
     def all(self, shard: int | None = None) -> list[Row]:
-        """Return the units of a shard, or all units if it is None, in the order of the plan."""
+        """Return the units of a shard, or all units for None, in the order of the plan."""
         if shard is None:
             return self._db.read("units", order_by="number")
         return self._db.read("units", (), "shard = ?", [shard], order_by="number")
@@ -146,11 +146,11 @@ class Units:
         """
         columns = ("number", "attempt", "batch")
         rows = self._db.read("units", columns, "attempt IS NOT NULL AND batch IS NOT NULL")
-        last = max(((row["attempt"], row["batch"]) for row in rows), default=(0, 0))
+        newest = max(((row["attempt"], row["batch"]) for row in rows), default=(0, 0))
         return {
             row["number"]
             for row in rows
-            if row["attempt"] == last[0] and row["batch"] > last[1] - batches
+            if row["attempt"] == newest[0] and row["batch"] > newest[1] - batches
         }
 
     def committed_blocks(self) -> int:
@@ -161,9 +161,10 @@ class Units:
         """Return the progress of every unit, in the order of the plan."""
         columns = ("number", "committed_blocks", "block_hashes", "checksum", "attempt", "batch")
         rows = self._db.read("units", columns, order_by="number")
-        of_incomplete = ("number", "input_hashes", "measurements")
+        incomplete_columns = ("number", "input_hashes", "measurements")
         incomplete = {
-            row["number"]: row for row in self._db.read("units", of_incomplete, "checksum IS NULL")
+            row["number"]: row
+            for row in self._db.read("units", incomplete_columns, "checksum IS NULL")
         }
         nothing: Row = {"input_hashes": None, "measurements": None}
         return [

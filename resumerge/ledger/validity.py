@@ -195,12 +195,12 @@ def _check_size(unit: Mapping[str, Any]) -> None:
 
 def _check_progress(unit: Mapping[str, Any], *, sealed: bool) -> None:
     hashes = unit["block_hashes"] or b""
-    done = unit["committed_blocks"]
-    is_complete = done == unit["blocks"]
-    if done > unit["blocks"] or len(hashes) != HASH_BYTES * done:
+    committed = unit["committed_blocks"]
+    is_complete = committed == unit["blocks"]
+    if committed > unit["blocks"] or len(hashes) != HASH_BYTES * committed:
         raise _contradiction(unit, "block_hashes")
     inputs = unit.get("input_hashes") or b""
-    if len(inputs) % (HASH_BYTES * done) if done else inputs:
+    if len(inputs) % (HASH_BYTES * committed) if committed else inputs:
         raise _contradiction(unit, "input_hashes")
     if unit["checksum"] != (xxhash.xxh3_128_hexdigest(hashes) if is_complete else None):
         raise _contradiction(unit, "checksum")

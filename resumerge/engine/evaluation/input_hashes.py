@@ -92,8 +92,8 @@ def content_hashes(plan: Plan, ledger: Ledger, model: WrittenModel | None = None
             unit = plan.units[row["number"]]
             name = unit.name.removeprefix(folder)
             files, hashes = hashed_operands(plan, unit), committed_input_hashes(unit, row)
-            for place, (operand, of_operand) in enumerate(files.items()):
-                refs = {plan.sources[n].part_of(name)[0].ref.text for n, name in of_operand}
+            for place, (operand, operand_files) in enumerate(files.items()):
+                refs = {plan.sources[n].part_of(name)[0].ref.text for n, name in operand_files}
                 for ref in sorted(refs):
                     digest = digests.setdefault(ref, xxhash.xxh3_128())
                     digest.update(f"{name}\0{operand}\0".encode())

@@ -42,8 +42,8 @@ def failures_named(merged: Merged) -> Iterator[None]:
         if isinstance(error, Exception) and is_out_of_memory(error):
             error.add_note(f"in your method {name!r}, {line_of(error, file)}")
             raise
-        what = f"An error in your method {name!r}"
-        raise _failure(merged, what, found=raised(error, file)) from error
+        title = f"An error in your method {name!r}"
+        raise _failure(merged, title, found=raised(error, file)) from error
 
 
 def wrong_result(merged: Merged, blocks: Sequence[Block], expected: str, found: str) -> Resumable:
@@ -57,8 +57,8 @@ def wrong_result(merged: Merged, blocks: Sequence[Block], expected: str, found: 
     """
     elements = f"elements {blocks[0].start} to {blocks[-1].stop}"
     name = merged.method
-    what = f"The merge method {name!r} did not return a block"
-    return _failure(merged, what, elements, expected, f"{found} ({place_of_block(name)})")
+    title = f"The merge method {name!r} did not return a block"
+    return _failure(merged, title, elements, expected, f"{found} ({place_of_block(name)})")
 
 
 def kept_inputs(merged: Merged) -> Resumable:

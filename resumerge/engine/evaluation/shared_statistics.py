@@ -37,7 +37,7 @@ class SharedStatistics:
         with self._lock:
             cached = self._futures.get(key)
             if cached is None:
-                new = self._futures[key] = Future()
+                future = self._futures[key] = Future()
                 while len(self._futures) > self._most:
                     self._futures.popitem(last=False)
             else:
@@ -45,11 +45,11 @@ class SharedStatistics:
         if cached is not None:
             return cached.result()
         try:
-            new.set_result(compute())
+            future.set_result(compute())
         except BaseException as error:
             with self._lock:
-                if self._futures.get(key) is new:
+                if self._futures.get(key) is future:
                     del self._futures[key]
-            new.set_exception(error)
+            future.set_exception(error)
             raise
-        return new.result()
+        return future.result()

@@ -48,8 +48,8 @@ class SourceWatch:
             return
         names = [
             unit.name
-            for unit, done in zip(self._plan.units, self._ledger.units.progress())
-            if done.committed_blocks and by_unit[unit.number] & changed
+            for unit, unit_progress in zip(self._plan.units, self._ledger.units.progress())
+            if unit_progress.committed_blocks and by_unit[unit.number] & changed
         ]
         sources = self._plan.sources
         models = sorted({sources[n].part_of(name)[0].ref.text for n, name in changed})

@@ -155,9 +155,9 @@ class Reconciler:
         retry_store(store, lambda: store.put({}, [MANIFEST_FILE]))
         names = backup_names(edited, files)
         back_up(self._mirror, names)
-        for name, now in names.items():
+        for name, new_name in names.items():
             self._ledger.events.add(
-                EventKind.FILE_SET_ASIDE, name=name, now=now, mirror=self._mirror.url
+                EventKind.FILE_SET_ASIDE, name=name, now=new_name, mirror=self._mirror.url
             )
         self._mirrored |= set(manifest.files)
 
@@ -253,13 +253,15 @@ class Reconciler:
         for name, sha256 in self._ledger.mirrored.checksums().items():
             if (self._out / name).is_file():
                 continue
-            found = self._sha256(name)
-            if found == sha256:
+            present = self._sha256(name)
+            if present == sha256:
                 intact.append(name)
             else:
-                what = "missing" if found is None else "different content"
+                damage = "missing" if present is None else "different content"
                 url = self._mirror.url
-                self._ledger.events.add(EventKind.MIRROR_DAMAGED, name=name, found=what, mirror=url)
+                self._ledger.events.add(
+                    EventKind.MIRROR_DAMAGED, name=name, found=damage, mirror=url
+                )
                 self._ledger.mirrored.forget(name)
         return intact
 
@@ -296,17 +298,20 @@ def fetch_from_mirror(
         Resumable: the file is missing or damaged in the mirror, or this machine's disk is full.
     """
     final = out / name
-    fresh = final.with_name(final.name + PARTIAL)
+    incoming = final.with_name(final.name + PARTIAL)
     storage.make_folder(final.parent)
-    storage.remove(fresh)
+    storage.remove(incoming)
 
     def download() -> None:
         try:
-            mirror.store.download(name, fresh, mirror.moved)
+            mirror.store.download(name, incoming, mirror.moved)
         except OSError as error:
-            if not is_full(error) and error.filename not in (str(fresh), str(fresh) + PART):
+            if not is_full(error) and error.filename not in (str(incoming), str(incoming) + PART):
                 raise
-            for path in (fresh, fresh.with_name(fresh.name + PART)):  # make space on the disk
+            for path in (
+                incoming,
+                incoming.with_name(incoming.name + PART),
+            ):  # make space on the disk
                 storage.remove(path)
             raise out_of_order(error) from error
 
@@ -315,14 +320,14 @@ def fetch_from_mirror(
     except FileNotFoundError:
         received = None
     else:
-        received = sha256_of(fresh, lambda: mirror.moved(0))
+        received = sha256_of(incoming, lambda: mirror.moved(0))
     if received is None or (sha256 is not None and received != sha256):
-        storage.remove(fresh)
-        what = "missing" if received is None else "damaged"
+        storage.remove(incoming)
+        state = "missing" if received is None else "damaged"
         raise Resumable(
             Reason.MIRROR,
-            f"{name} is {what} in the {mirror.store.place}. To compute and upload it again, "
+            f"{name} is {state} in the {mirror.store.place}. To compute and upload it again, "
             "resume without --bring-back",
         )
-    storage.sync_file(fresh)
-    storage.rename(fresh, final)
+    storage.sync_file(incoming)
+    storage.rename(incoming, final)

@@ -65,16 +65,18 @@ def open_stages(
             cannot be planned, or a stage needs steps, which only a run computes.
         Resumable: the network failed.
     """
-    named = [ref for ref in references if ref.parts[0].text in recipe.stage_names]
-    if problems := [*_unknown(recipe, references, named)]:
+    stage_refs = [ref for ref in references if ref.parts[0].text in recipe.stage_names]
+    if problems := [*_unknown(recipe, references, stage_refs)]:
         raise InputError(problems)
-    needed = stages_alone(recipe, {ref.parts[0].text for ref in named})
+    needed = stages_alone(recipe, {ref.parts[0].text for ref in stage_refs})
     options = context.options
     problems = check_recipe(needed)
     opened = open_sources(
         needed, {}, problems, context.metadata, options.offline, context.reporter.note
     )
-    for adapter in (needed for ref in named for needed in ref.parts[1:] if needed not in opened):
+    for adapter in (
+        needed for ref in stage_refs for needed in ref.parts[1:] if needed not in opened
+    ):
         opened[adapter] = open_source(
             adapter, offline=options.offline, metadata=context.metadata, contents=ADAPTER
         )
@@ -91,7 +93,7 @@ def open_stages(
             break
     if problems:
         raise in_order(problems)
-    models = {ref: stages.model(ref) for ref in named}
+    models = {ref: stages.model(ref) for ref in stage_refs}
     opened_stages = OpenedStages(models, tuple(sources.values()), tuple(plans), stages.count)
     if problems := [*_unused(opened_stages), *_with_steps(opened_stages)]:
         raise InputError(problems)

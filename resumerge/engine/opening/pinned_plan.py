@@ -114,8 +114,8 @@ def pinned_plan(
                 )
             plans.append(plan)
         except InputError as error:
-            of_document = (with_place(recipe, problem) for problem in error.problems)
-            problems += [problem for problem in of_document if problem not in problems]
+            document_problems = (with_place(recipe, problem) for problem in error.problems)
+            problems += [problem for problem in document_problems if problem not in problems]
             break
     keep = options.keep or created_with.get("keep") or ()
     keep = names_to_keep(recipe, keep, every=options.intermediate_dir is not None)
@@ -237,8 +237,8 @@ def pinned_path(source: Mapping[str, Any]) -> Path:
 def _notes_of_stages(plan: Plan) -> Iterator[str]:
     """Yield the notes of stages that the last document does not repeat.
 
-    A stage's reminders are omitted: they are about files that its result lacks, and only the
-    output needs such files.
+    A stage's reminders are omitted: they are about files that its result lacks, and that the output
+    does not need.
     """
     for stage in plan.stages:
         for note in stage.notes:

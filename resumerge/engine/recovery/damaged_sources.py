@@ -53,9 +53,9 @@ def forget_damaged(
         progress = ledger.units.progress()
         read_files: set[tuple[int, str]] = set()
         needed_files: set[tuple[int, str]] = set()
-        for unit, done in zip(plan.units, progress):
-            read_files |= remote_files_of(plan, unit) if done.committed_blocks else set()
-            needed_files |= remote_files_of(plan, unit) if not done.is_complete else set()
+        for unit, unit_progress in zip(plan.units, progress):
+            read_files |= remote_files_of(plan, unit) if unit_progress.committed_blocks else set()
+            needed_files |= remote_files_of(plan, unit) if not unit_progress.is_complete else set()
         for number, name in read_files & needed_files:  # records damage in the metadata cache
             check_cached(
                 remote_file(plan.sources[number], name), metadata, DownloadCallbacks(check=check)
@@ -66,8 +66,8 @@ def forget_damaged(
         for key, damage in damages.items():
             units = [
                 unit.number
-                for unit, done in zip(plan.units, progress)
-                if done.committed_blocks and key in remote_files_of(plan, unit)
+                for unit, unit_progress in zip(plan.units, progress)
+                if unit_progress.committed_blocks and key in remote_files_of(plan, unit)
             ]
             model = plan.sources[key[0]].ref.text
             ledger.units.forget(

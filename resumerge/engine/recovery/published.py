@@ -145,12 +145,12 @@ def _is_whole(
     units: Sequence[Any] = plan.units[shard.first : shard.last]
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        done = 0
+        bytes_read = 0
         for unit, commit in zip(units, record.units):
             if first_mismatch(fd, unit, commit.hashes) is not None:
                 return False
-            done += unit.nbytes
-            report_read(done, shard.nbytes)
+            bytes_read += unit.nbytes
+            report_read(bytes_read, shard.nbytes)
     finally:
         os.close(fd)
     return True

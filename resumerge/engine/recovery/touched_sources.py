@@ -25,7 +25,7 @@ _READ_BEFORE: Mapping[ReadBefore, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class TouchedSources:
-    """Local files whose stamps differ from the ledger's, and the units to compute again for them.
+    """Local files with stamps that differ from the ledger's, and the units to compute again.
 
     Args:
         files: the paths of the files, sorted.

@@ -249,7 +249,7 @@ def _verify(folder: Path, ledger: Ledger, *, mark: bool) -> Verification:
             if shard.download is not None:
                 MetadataCache(folder.parent).forget_verdict(shard.download)
         companions = _damaged_companions(ledger, output.folder)
-        damaged = {name: what for shard in shards for name, what in shard.damaged.items()}
+        damaged = {name: text for shard in shards for name, text in shard.damaged.items()}
         damaged.update(companions)
         lost = [number for shard in shards for number in shard.lost]
         if mark and lost:
@@ -315,12 +315,12 @@ def _check_shard(
     unit_damage = compare_shard(out, shard, committed)
     if shard["name"] in only_in_mirror:
         unit_damage = {row["number"]: only_in_mirror[shard["name"]] for row in committed}
-        unit_damage = {number: what for number, what in unit_damage.items() if what}
+        unit_damage = {number: text for number, text in unit_damage.items() if text}
     source = _file_linked_as(ledger, shard, out) if unit_damage else None
     linked = source.path if source is not None and not source.is_remote else None
     if linked is not None:
-        here = f", which is {linked} itself"
-        unit_damage = {number: what + here for number, what in unit_damage.items()}
+        link_text = f", which is {linked} itself"
+        unit_damage = {number: text + link_text for number, text in unit_damage.items()}
     lost = tuple(unit_damage) if linked is None else ()
     names = {row["number"]: row["name"] for row in rows}
     return _CheckedShard(
@@ -329,7 +329,7 @@ def _check_shard(
         nbytes=sum(row["nbytes"] for row in committed if row["number"] not in unit_damage),
         damaged={
             **{row["name"]: "damaged in an earlier check" for row in forgotten},
-            **{names[number]: what for number, what in unit_damage.items()},
+            **{names[number]: text for number, text in unit_damage.items()},
         },
         lost=lost,
         is_mendable=bool(lost or forgotten),
@@ -381,8 +381,8 @@ def _damage_in_mirror(ledger: Ledger, out: Path) -> dict[str, str]:
     store = open_store(run["mirror"])
     damage = {}
     for name, sha256 in checksums.items():
-        now = retry_store(store, lambda: store.sha256(name, lambda nbytes: None))  # noqa: B023
-        damage[name] = "" if now == sha256 else f"{name} in {store.url} {_differs(now)}"
+        present = retry_store(store, lambda: store.sha256(name, lambda nbytes: None))  # noqa: B023
+        damage[name] = "" if present == sha256 else f"{name} in {store.url} {_differs(present)}"
     return damage
 
 

@@ -1,4 +1,4 @@
-"""The comparison of a model with the run that made it again."""
+"""The comparison of a model with the run that reproduced it."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Reproduction:
         nbytes: the compared bytes of weights.
         files: the number of other files that were compared.
         differing: a text on the difference of each tensor or file that differs, by its name.
-        reasons: sentences on source models whose content has changed or is unknown. They may
-            explain a difference, and they limit the proof by an identical result.
+        reasons: sentences on source models whose content has changed or is unknown. Such models may
+            explain a difference, and make an identical result a weaker proof.
     """
 
     original: str
@@ -80,7 +80,7 @@ def compare_with_original(context: RunContext, original: Original, out: Path) ->
     with closing(read_ledger(folder)) as ledger:
         output_folder = OutputPath(out).folder
         differing: dict[str, str] = {}
-        tensors = nbytes = done = 0
+        tensors = nbytes = bytes_read = 0
         shards = ledger.shards.all()
         total = sum(shard["nbytes"] for shard in shards)
         context.reporter.doing("comparing with the original")
@@ -89,11 +89,11 @@ def compare_with_original(context: RunContext, original: Original, out: Path) ->
             path = output_folder / shard["name"]
             differing |= original.files.compare(shard, rows, path, context.stop.check)
             tensors, nbytes = tensors + len(rows), nbytes + sum(row["nbytes"] for row in rows)
-            done += shard["nbytes"]
-            context.reporter.reading(done, total)
+            bytes_read += shard["nbytes"]
+            context.reporter.reading(bytes_read, total)
         names = [name for name in ledger.companions.checksums() if name != CARD]
         differing |= {
-            name: what for name in names if (what := _difference(original, output_folder, name))
+            name: text for name in names if (text := _difference(original, output_folder, name))
         }
         return Reproduction(
             original.files.where,

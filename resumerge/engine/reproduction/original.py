@@ -93,7 +93,7 @@ class FolderFiles(OriginalFiles):
         check()
         names = {row["number"]: row["name"] for row in units}
         damage = compare_shard(self.folder, shard, units)
-        return {names[number]: what for number, what in damage.items()}
+        return {names[number]: text for number, text in damage.items()}
 
 
 @dataclass(frozen=True)
@@ -163,9 +163,9 @@ class Original:
         try:
             yield
         except InputError as error:
-            there = f"{RECIPE_IN_OUTPUT} of {self.files.where}"
+            recipe_place = f"{RECIPE_IN_OUTPUT} of {self.files.where}"
             error.problems = [
-                replace(problem, where=there) if problem.where == str(config) else problem
+                replace(problem, where=recipe_place) if problem.where == str(config) else problem
                 for problem in error.problems
             ]
             raise

@@ -81,7 +81,7 @@ class TaskEndpoint(ABC):
 
     @abstractmethod
     def working_folder(self) -> AbstractContextManager[Path]:
-        """Return a context with the folder where the shard is computed. Leaving it deletes it."""
+        """Return a context with the folder where the shard is computed, deleted on exit."""
 
     @abstractmethod
     def beat(self, beat: Beat) -> None:
@@ -93,7 +93,7 @@ class TaskEndpoint(ABC):
     ) -> ShardRecord:
         """Publish the complete shard in the working folder under its final name, and its record.
 
-        If another task has published the shard before, its bytes are compared, and it is kept.
+        If another task has published the shard before, that shard is compared and kept.
 
         Args:
             plan: the plan of one shard.

@@ -70,10 +70,10 @@ class BucketExchange(Exchange):
         # A pending shard of the right size is damaged, or its task died before writing the record.
         # It is deleted, because no snapshot refers to it.
         self._change(lambda: self._store.put({}, orphans))
-        for name, now in backups.items():
-            self._change(lambda: back_up(self._mirror, {name: now}))  # noqa: B023, called now
+        for name, new_name in backups.items():
+            self._change(lambda: back_up(self._mirror, {name: new_name}))  # noqa: B023, called now
             self._ledger.events.add(
-                EventKind.FILE_SET_ASIDE, name=name, now=now, mirror=self._mirror.url
+                EventKind.FILE_SET_ASIDE, name=name, now=new_name, mirror=self._mirror.url
             )
 
     def endpoint(self, task: str, shard: Shard) -> TaskEndpoint:

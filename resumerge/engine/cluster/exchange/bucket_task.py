@@ -46,7 +46,7 @@ def _content(nonce: str, content: Mapping[str, Any]) -> bytes:
 
 @dataclass
 class BucketEndpoint(TaskEndpoint):
-    """A task's side of an exchange in a bucket. The task's object is deleted when it is given up.
+    """A task's side of an exchange in a bucket. Giving a task up deletes the task's object.
 
     The task replaces the object only if the object still has the content that the task wrote last.
     So a task that resumes after it was given up does not create the object again.

@@ -45,7 +45,7 @@ _LARGEST_BEAT = 1 << 16
 
 @dataclass(frozen=True)
 class FolderEndpoint(TaskEndpoint):
-    """A task's side of an exchange in a folder. The task's folder is deleted when it is given up.
+    """A task's side of an exchange in a folder. Giving a task up deletes the task's folder.
 
     Args:
         folder: the folder of the attempt's tasks, on the disk that all machines share.
