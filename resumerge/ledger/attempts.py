@@ -139,17 +139,17 @@ class Samples:
             rows with ``attempt``, the first and last time, and the smallest or largest values of
             the measured quantities (bytes).
         """
-        ends = self._db.rows("SELECT min(id) AS first, max(id) AS last FROM samples")[0]
-        if ends["first"] is None:
+        ids = self._db.rows("SELECT min(id) AS first, max(id) AS last FROM samples")[0]
+        if ids["first"] is None:
             return []
-        span = ends["last"] - ends["first"] + 1
+        span = ids["last"] - ids["first"] + 1
         groups = self._db.rows(
             "SELECT attempt, min(at) AS at, max(at) AS until, min(rss) AS rss_low,"
             " max(rss) AS rss_high, max(budget) AS budget, min(batch_bytes) AS batch_low,"
             " max(batch_bytes) AS batch_high, max(bytes_done) AS done,"
             " min(available + rss) AS left_low, max(available + rss) AS left_high"
             " FROM samples GROUP BY (id - ?) * ? / ?, attempt ORDER BY min(id)",
-            [ends["first"], min(most, span), span],
+            [ids["first"], min(most, span), span],
         )
         check_values("samples", groups, _OF_GROUPS)
         return groups

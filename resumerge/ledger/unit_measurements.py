@@ -58,7 +58,7 @@ class UnitMeasurements:
         sums, blocks = [*self.sums], self.blocks
         for row in rows:
             blocks += 1
-            sums = [total + more for total, more in zip(sums, row, strict=True)]
+            sums = [total + addend for total, addend in zip(sums, row, strict=True)]
         return replace(self, blocks=blocks, sums=tuple(sums))
 
     def __getitem__(self, name: str) -> float:
@@ -67,12 +67,12 @@ class UnitMeasurements:
 
     def of_models(self) -> list[tuple[str, dict[str, float]]]:
         """Return (model, its sums by the names in `MODEL_SUMS`) for each model after the first."""
-        sums_of_models, at = [], len(UNIT_SUMS)
+        sums_of_models, position = [], len(UNIT_SUMS)
         for model in self.models[1:]:
             sums_of_models.append(
-                (model, dict(zip(MODEL_SUMS, self.sums[at : at + len(MODEL_SUMS)])))
+                (model, dict(zip(MODEL_SUMS, self.sums[position : position + len(MODEL_SUMS)])))
             )
-            at += len(MODEL_SUMS)
+            position += len(MODEL_SUMS)
         return sums_of_models
 
     def as_json(self) -> str:
@@ -120,11 +120,11 @@ class UnitMeasurements:
 
 def _columns(sums: Sequence[float]) -> Iterator[Sequence[float]]:
     """Yield slices of the sums that cannot be negative."""
-    first = len(UNIT_SUMS)
-    yield sums[:first]
+    start = len(UNIT_SUMS)
+    yield sums[:start]
     for place, name in enumerate(MODEL_SUMS):
         if name != "along":
-            yield sums[first + place :: len(MODEL_SUMS)]
+            yield sums[start + place :: len(MODEL_SUMS)]
 
 
 def are_measurements(value: Any) -> bool:

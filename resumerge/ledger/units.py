@@ -188,8 +188,8 @@ class Units:
         Blocks that ``--no-accounts`` or an older version of the program committed are not measured.
         """
         columns = ("number", "name", "dtype", "shape", "blocks", "measurements")
-        measured = "measurements IS NOT NULL AND checksum IS NOT NULL"
-        rows = self._db.read("units", columns, measured, order_by="number")
+        condition = "measurements IS NOT NULL AND checksum IS NOT NULL"
+        rows = self._db.read("units", columns, condition, order_by="number")
         pairs = ((row, _measurements_of(row["measurements"], row["blocks"])) for row in rows)
         return [(row, measurements) for row, measurements in pairs if measurements]
 
@@ -260,11 +260,11 @@ class Units:
         The rows of these shards in ``mirrored`` are deleted, because the mirror's copies are
         outdated.
         """
-        forgotten = list(numbers)
+        unit_numbers = list(numbers)
         cleared = {column.name: 0 if column.type is int else None for column in _results()}
         with self._db.transaction():
             shards = set()
-            for number in forgotten:
+            for number in unit_numbers:
                 [unit] = self._db.read("units", ["shard"], "number = ?", [number])
                 shards.add(unit["shard"])
                 self._db.update("units", number, cleared | {"state": "pending"})
@@ -273,7 +273,7 @@ class Units:
                 self._db.update("shards", number, {"state": "open", "sealed_at": None})
                 self._db.delete("mirrored", "name = ?", [shard["name"]])
             self._db.delete("steps")  # steps may have read the same doubtful files
-            self._events.add(kind, units=len(forgotten), **data)
+            self._events.add(kind, units=len(unit_numbers), **data)
 
 
 @dataclass
@@ -305,8 +305,8 @@ class Shards:
 
     def forgotten(self) -> set[str]:
         """Return the names of shards with units that were committed and are pending again."""
-        lost = "committed_blocks = 0 AND attempt IS NOT NULL"
-        numbers = {row["shard"] for row in self._db.read("units", ["shard"], lost)}
+        condition = "committed_blocks = 0 AND attempt IS NOT NULL"
+        numbers = {row["shard"] for row in self._db.read("units", ["shard"], condition)}
         return {shard["name"] for shard in self.all() if shard["number"] in numbers}
 
     def seal(self, shard: int, mirrored: tuple[int, str] | None = None) -> None:

@@ -32,10 +32,10 @@ def kept_in_words(changes: Sequence[UnitChanges]) -> str:
     whole, kept = energy_of_all(energies)
     if whole - kept <= ROUNDING_SHARE * whole:
         return "the matrices have all of the change"
-    least = min(energies, key=lambda name: energies[name][1] / (energies[name][0] or 1.0))
+    least_kept = min(energies, key=lambda name: energies[name][1] / (energies[name][0] or 1.0))
     return (
         f"the matrices have {share(kept, whole)} of the energy of the change; the least, "
-        f"{share(energies[least][1], energies[least][0])}, in {least}"
+        f"{share(energies[least_kept][1], energies[least_kept][0])}, in {least_kept}"
     )
 
 

@@ -9,7 +9,7 @@ shard, so a task may run any number of times, on any machine.
 On the driver, `computation` begins and ends a merge, and `driver` contains the loop in between.
 `running` holds the running tasks and reads their heartbeats, `retries` decides on the next task
 after a failure, `journal` commits results, and `machines` describes the resources of machines and
-requests. `probe` checks that a cluster answers, and `connection` makes all calls to Ray. On a
-worker, `task` computes the shard, `task_reporter` sends heartbeats, and `outcomes` defines the
+requests. `probe` checks that a cluster answers, and `connection` makes the driver's calls to Ray.
+On a worker, `task` computes the shard, `task_reporter` sends heartbeats, and `outcomes` defines the
 results. A worker must have the versions that the plan was made with (`planning.versions`).
 """

@@ -44,7 +44,7 @@ head counts as lost. Ray itself would end this process after 60 seconds."""
 
 JOIN_SECONDS = 15.0
 """Seconds after which a note reports that no machine of the cluster has the resources of a task. A
-larger machine may still join before ``--stall-timeout`` ends: an autoscaler takes minutes."""
+larger machine may still join before ``--stall-timeout`` is over: an autoscaler takes minutes."""
 
 
 class Driver:
@@ -282,7 +282,7 @@ class Driver:
                 self._handle_unscheduled(running, quiet)
 
     def _check_machines(self, now: float) -> None:
-        """Update the list of machines, and handle tasks whose machine is lost or does not exist."""
+        """Update the list of machines, and handle tasks whose machine is lost or missing."""
         if not self._cluster.answers():
             self._stop_if_head_is_lost(now - self._head_answered_at)
             return

@@ -67,9 +67,9 @@ def open_sources(
                 )
             try:
                 server = "the bucket" if is_bucket(ref.name) else "the Hub"
-                slow = f"Still waiting for an answer from {server} about {ref}."
-                slow += f" {hint}" if hint and not is_doubtful else ""
-                with _told_if_slow(slow, note) if ref in remote else nullcontext():
+                slow_text = f"Still waiting for an answer from {server} about {ref}."
+                slow_text += f" {hint}" if hint and not is_doubtful else ""
+                with _told_if_slow(slow_text, note) if ref in remote else nullcontext():
                     source = open_source(
                         ref,
                         pins,
@@ -82,11 +82,13 @@ def open_sources(
             except Resumable as error:
                 raise Resumable(error.reason, f"{error}\n{hint}".strip()) from error
             except InputError as error:
-                unopened = error.problems
+                model_problems = error.problems
                 if offline and hint:  # without the Hub, the name may also be a misspelt path
-                    or_folder = meant_as_folder(ref)
-                    unopened = [replace(p, fix=f"{p.fix}. {or_folder}") for p in unopened]
-                problems += [_where_named(recipe, ref, problem) for problem in unopened]
+                    path_hint = meant_as_folder(ref)
+                    model_problems = [
+                        replace(p, fix=f"{p.fix}. {path_hint}") for p in model_problems
+                    ]
+                problems += [_where_named(recipe, ref, problem) for problem in model_problems]
             except OSError as error:
                 if pins or error.errno not in UNFIT_ERRORS:
                     raise
@@ -142,11 +144,11 @@ def _hint(recipe: Recipe, ref: ModelRef) -> str:
     document = next(d for d in recipe.documents if any(ref in (m, *m.parts[1:]) for m in d.models))
     path = next(document.path_of(m) for m in document.models if ref in (m, *m.parts[1:]))
     line = document.line(path)
-    at = f"{path}, line {line}" if line is not None else path
+    place = f"{path}, line {line}" if line is not None else path
     tokenizer_hint = (
         " A tokenizer may also be 'union' or 'base'." if path.startswith("tokenizer") else ""
     )
-    return f"The recipe names it at {at}. {meant_as_folder(ref)}{tokenizer_hint}"
+    return f"The recipe names it at {place}. {meant_as_folder(ref)}{tokenizer_hint}"
 
 
 def meant_as_folder(ref: ModelRef) -> str:

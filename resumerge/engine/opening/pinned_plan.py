@@ -138,7 +138,7 @@ def pinned_plan(
 
 
 def _shard_size(plan: Plan) -> int | None:
-    """Return the shard size of the whole plan; None if a part has the files of a model."""
+    """Return the shard size of the whole plan; None if a part keeps a model's weight files."""
     parts = (plan, *plan.stages, *plan.variants.values())
     return None if any(part.shard_size is None for part in parts) else plan.shard_size
 

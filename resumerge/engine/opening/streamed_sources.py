@@ -15,8 +15,7 @@ from resumerge.sources.types import Source
 from resumerge.tensors import Stored
 
 NOTABLE_SHARE = 1.05
-"""The ratio, of the bytes to fetch to the bytes of the whole files, from which on a note is shown.
-"""
+"""A note is shown from this ratio of the bytes to fetch to the bytes of the whole files."""
 
 _WITHOUT_STREAM = (
     "leave out --stream, or use --evict, which downloads files and deletes each in time"

@@ -80,11 +80,11 @@ def adopt_published(
     if not attempts:
         return []
     fingerprint = ledger.run()["fingerprint"]
-    is_open = {row["number"] for row in ledger.shards.all() if row["state"] != "sealed"}
+    open_shards = {row["number"] for row in ledger.shards.all() if row["state"] != "sealed"}
     progress = ledger.units.progress()
     adopted = []
     for shard in plan.shards:
-        folders = attempts if shard.number in is_open else ()
+        folders = attempts if shard.number in open_shards else ()
         records = (published_record(record_path(attempt, shard.number)) for attempt in folders)
         for record in filter(None, records):
             if not record.fits(plan, shard, fingerprint):

@@ -56,7 +56,7 @@ def adopt_uploaded(
     """
     tasks = [task for task in task_names(retry_store(store, store.list)) if task.token <= token]
     fingerprint = ledger.run()["fingerprint"]
-    is_open = {row["number"] for row in ledger.shards.all() if row["state"] != "sealed"}
+    open_shards = {row["number"] for row in ledger.shards.all() if row["state"] != "sealed"}
     progress = ledger.units.progress()
     adopted: list[int] = []
     superfluous, removed = [], []
@@ -65,7 +65,7 @@ def adopt_uploaded(
         shard = plan.shards[task.shard] if task.shard < len(plan.shards) else None
         if record is None or shard is None or not record.fits(plan, shard, fingerprint):
             removed.append(task.name)
-        elif shard.number not in is_open or shard.number in adopted:
+        elif shard.number not in open_shards or shard.number in adopted:
             superfluous.append(task.name)
         elif record.contradicts(progress):  # committed blocks take precedence
             removed += [shard.name, task.name]

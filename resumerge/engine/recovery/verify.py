@@ -114,8 +114,8 @@ class Verification:
     @property
     def is_deleted(self) -> bool:
         """Whether the whole output on this machine is missing."""
-        here = self.mirror is None and isinstance(self.output, Path)
-        return here and bool(self.damaged) and not os.path.lexists(self.output)
+        is_local = self.mirror is None and isinstance(self.output, Path)
+        return is_local and bool(self.damaged) and not os.path.lexists(self.output)
 
     @property
     def where(self) -> str:

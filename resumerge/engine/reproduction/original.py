@@ -222,7 +222,7 @@ def open_original(named: str, context: RunContext) -> Original:
         context: the command's context.
 
     Raises:
-        InputError: the model does not exist, or its folder lacks the recipe or the provenance.
+        InputError: the model does not exist, or has no recipe or no provenance.
         Resumable: the model cannot be read now.
     """
     files = _files(named, context)

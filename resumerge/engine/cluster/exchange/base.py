@@ -26,7 +26,7 @@ class Beat:
         node: the machine where the task runs.
         count: the number of the heartbeat.
         budget: the most bytes of RSS that the task may use; 0 until the budget is decided.
-        nbytes: the committed bytes of the shard.
+        nbytes: the bytes of the shard that are written, committed or not.
     """
 
     node: Node
@@ -42,9 +42,9 @@ class Beat:
     def of_bytes(cls, data: bytes) -> Beat | None:
         """Parse an untrusted heartbeat; return None if it is invalid."""
         try:
-            value = json.loads(data)
-            node = Node(**value["node"])
-            beat = cls(node, *(value[name] for name in ("count", "budget", "nbytes")))
+            decoded = json.loads(data)
+            node = Node(**decoded["node"])
+            beat = cls(node, *(decoded[name] for name in ("count", "budget", "nbytes")))
         except (ValueError, TypeError, KeyError, RecursionError):
             return None
         texts, numbers = (node.id, node.host), (beat.count, beat.budget, beat.nbytes)
@@ -160,7 +160,7 @@ class Exchange(ABC):
 
     @abstractmethod
     def journaled(self, task: str, shard: Shard) -> None:
-        """Remove the record of a published shard, which is in the ledger now."""
+        """Discard the record of a published shard, after the shard was journaled."""
 
     @abstractmethod
     def give_up(self, task: str) -> None:
