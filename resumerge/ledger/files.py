@@ -55,20 +55,20 @@ class Steps:
 
 @dataclass
 class Downloads:
-    """The table ``downloads``: files that this run downloaded to the Hub's cache."""
+    """The table ``downloads``: remote files that this run downloaded to a cache."""
 
     _db: Connection
     _events: Events
 
     def note(self, path: str, repo: str, name: str, nbytes: int, inode: int) -> None:
-        """Record a file that this run downloads to the Hub's cache.
+        """Record a remote file whose download has started.
 
         Args:
-            path: the file's path in the cache.
-            repo: the repo on the Hub.
-            name: the file's name in the repo.
+            path: the path that the complete file will have in the cache.
+            repo: the model without its version: a Hub repo, or a place in a bucket.
+            name: the file's name in the model.
             nbytes: the file's size in bytes.
-            inode: the inode of the file in the cache.
+            inode: the inode of the file, which is the same before and after completion.
         """
         row = {"path": path, "repo": repo, "name": name, "nbytes": nbytes, "inode": inode}
         self._db.insert("downloads", {**row, "at": now()}, replace=True)

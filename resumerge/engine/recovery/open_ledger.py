@@ -1,4 +1,4 @@
-"""Opening a run's ledger, or its snapshot if the ledger is damaged."""
+"""The opening of a run's ledger, or of its snapshot if the ledger is damaged."""
 
 from __future__ import annotations
 
