@@ -1,8 +1,9 @@
-"""Folders of torch.distributed.checkpoint: the place of each tensor's chunks, to read their ranges.
+"""Distributed checkpoints (torch.distributed.checkpoint): finds the place of each tensor's chunks.
 
-A folder has the files of the processes that wrote it (``__0_0.distcp``…) and ``.metadata``, the
-pickle of a ``torch.distributed.checkpoint.metadata.Metadata``: for each tensor its dtype, its shape
-and its chunks, and for each chunk the file and the bytes in it, which torch.save wrote.
+A checkpoint is a folder with the files of the processes that wrote it (``__0_0.distcp``…), and
+``.metadata``, the pickle of a ``torch.distributed.checkpoint.metadata.Metadata``. The metadata has
+the dtype, shape and chunks of each tensor, and the file and byte range of each chunk. The bytes of
+a chunk are those that torch.save wrote for it.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ from resumerge.sources.formats.weight_format import Header, ReadRange, WeightFor
 from resumerge.tensors import Stored, Tensor, Tiled
 
 METADATA = ".metadata"
-"""The name of the file that describes a folder."""
+"""The name of the file that describes a checkpoint's folder."""
 
 LARGEST_METADATA = 256 << 20
-"""The largest description, in bytes. A thousand tensors on a thousand processes take half."""
+"""The largest metadata file, in bytes. That of a million chunks has half of it."""
 
 FORMAT = "distributed checkpoint"
 
@@ -50,21 +51,21 @@ _RECORDS = frozenset(
         ("torch.distributed.checkpoint.filesystem", "_StorageInfo"),
     }
 )
-"""The classes of torch that describe a folder, those of its older versions too."""
+"""The classes of torch in the metadata, including those of older versions, by module and name."""
 
 _APPLICATION = "app"
-"""The key below which torch's tutorial saves model and optimizer."""
+"""The key under which torch's tutorial saves model and optimizer."""
 
 
 class Chunk(NamedTuple):
     """A box of a tensor's elements, and the place of the bytes that torch.save wrote for it.
 
     Args:
-        name: the chunk's own name: the tensor's, and the index of its first element.
-        offsets: the index of its first element in the tensor.
+        name: the chunk's name: the tensor's name, and the index of the chunk's first element.
+        offsets: the index of the chunk's first element in the tensor.
         shape: the number of elements in each dimension.
-        dtype: the elements' type, by safetensors' name.
-        file: the file that has the bytes.
+        dtype: safetensors' name of the elements' type.
+        file: the name of the file with the bytes.
         start: the offset of the first byte in the file.
         nbytes: the number of bytes.
     """
@@ -80,7 +81,7 @@ class Chunk(NamedTuple):
 
 @dataclass(frozen=True)
 class Saved:
-    """A tensor of the model, and the chunks that it consists of: a grid, without gaps."""
+    """A tensor of the model, as the chunks that it consists of. They form a grid without gaps."""
 
     shape: tuple[int, ...]
     chunks: Sequence[Chunk]
@@ -88,12 +89,12 @@ class Saved:
 
 @dataclass(frozen=True)
 class Distributed(WeightFormat):
-    """The format of the files of one folder, which its metadata describes. It is not in `FORMATS`.
+    """The format of the files in one checkpoint's folder. It is not in `FORMATS`.
 
     Args:
         tensors: the tensors of the model, by name.
-        left_out: the folder's other content, in words.
-        digest: the xxh3-128 of the metadata.
+        left_out: the other entries of the metadata, in words.
+        digest: the xxh3-128 hex digest of the metadata file.
     """
 
     name = FORMAT
@@ -105,7 +106,7 @@ class Distributed(WeightFormat):
 
     @property
     def files(self) -> list[str]:
-        """The names of the files that have chunks of the model, sorted."""
+        """The names of the files with chunks of the model, sorted."""
         return sorted({chunk.file for saved in self.tensors.values() for chunk in saved.chunks})
 
     def read_header(self, read: ReadRange, *, size: int, file: str, where: str) -> Header:
@@ -119,10 +120,10 @@ class Distributed(WeightFormat):
         return Header(chunks, hashed.hexdigest())
 
     def joined(self, chunks: Mapping[str, Stored]) -> dict[str, Tensor]:
-        """Return the tensors of the model.
+        """Return the tensors of the model, by name.
 
         Args:
-            chunks: the chunks of all files, by their own names.
+            chunks: the chunks of all files, by the chunks' names.
         """
         return {name: _joined(name, saved, chunks) for name, saved in self.tensors.items()}
 
@@ -134,39 +135,39 @@ class Distributed(WeightFormat):
         def part(first: int, last: int) -> bytes:
             return read(start + first, min(start + last, stop))
 
-        found, digest = read_tensor(
+        stored, digest = read_tensor(
             part, size=chunk.nbytes, file=chunk.file, where=where, name=chunk.name
         )
-        if (found.dtype, found.shape) != (chunk.dtype, chunk.shape):
+        if (stored.dtype, stored.shape) != (chunk.dtype, chunk.shape):
             raise self.damaged(
                 where,
                 f"{chunk.dtype} {list(chunk.shape)} for {chunk.name[:200]!r}, as {METADATA} says",
-                f"{found.dtype} {list(found.shape)}",
+                f"{stored.dtype} {list(stored.shape)}",
             )
-        return replace(found, offset=start + found.offset), digest
+        return replace(stored, offset=start + stored.offset), digest
 
 
 def read_metadata(raw: bytes, where: str) -> Distributed:
-    """Return the model that the metadata of a folder describes.
+    """Return the model that the metadata of a checkpoint describes.
 
-    The model is the state dict below the keys of `WRAPPERS`, with or without ``app`` before them;
-    if there is none, it is the tensors at the top. Tensors are named by their keys in this state
-    dict. All other entries, such as the optimizer's state, are left out.
+    The model is the state dict under keys of `WRAPPERS`, with or without ``app`` before them. If
+    there is no such state dict, the model consists of the tensors at the top level. A tensor's name
+    is its key in the state dict. Other entries, such as the optimizer's state, are left out.
 
     Args:
         raw: the content of ``.metadata``.
-        where: the file as named in messages.
+        where: the file's name in messages.
 
     Raises:
-        InputError: the metadata is truncated or damaged, or has names that no folder needs; the
-            chunks of a tensor overlap, or do not cover it; there is no model.
+        InputError: the metadata is truncated or damaged, or names classes that no checkpoint needs;
+            the chunks of a tensor overlap or do not cover it; or there is no model.
     """
     content = read_pickle(io.BytesIO(raw), where, _RECORDS, _WHAT).value
     try:
         entries, places, paths = _content(content)
-        named, left_out = _of_model(entries, paths, where)
+        keys_by_name, left_out = _of_model(entries, paths, where)
         tensors = {}
-        for name, key in named.items():
+        for name, key in keys_by_name.items():
             entry = entries[key].state
             shape = _whole_numbers(entry["size"])
             chunks = _chunks(name, key, entry, places, where)
@@ -178,7 +179,7 @@ def read_metadata(raw: bytes, where: str) -> Distributed:
 
 
 def _joined(name: str, saved: Saved, stored: Mapping[str, Stored]) -> Tensor:
-    """Return a tensor that consists of its chunks. All leaves have the tensor's name."""
+    """Return a tensor as the combination of its chunks. All leaves have the tensor's name."""
     tiles = [replace(stored[chunk.name], name=name) for chunk in saved.chunks]
     if len(tiles) == 1:
         return tiles[0]
@@ -187,23 +188,25 @@ def _joined(name: str, saved: Saved, stored: Mapping[str, Stored]) -> Tensor:
 
 
 _Places = Mapping[tuple[str, tuple[int, ...]], Mapping[str, Any]]
-"""The places of chunks, by the key of the tensor and the index of the chunk's first element."""
+"""The place of each chunk, by the tensor's key and the index of the chunk's first element."""
 
 
 def _content(content: Any) -> tuple[dict[str, Record], _Places, Mapping[str, tuple[str, ...]]]:
-    """Return the entries of a folder, the places of its chunks, and the keys that lead to each."""
+    """Return the entries of the metadata, the places of chunks, and the key path of each entry."""
     state = _state(content, "Metadata")
     entries = state["state_dict_metadata"]
     if not isinstance(entries, dict) or not all(type(key) is str for key in entries):
         raise TypeError("entries without names")
     places = {}
     for index, place in (state.get("storage_data") or {}).items():
-        at = _state(index, "MetadataIndex")
-        if at.get("offset") is not None:
-            places[at["fqn"], _whole_numbers(at["offset"])] = _state(place, "_StorageInfo")
-    planned = state.get("planner_data")
+        chunk_index = _state(index, "MetadataIndex")
+        if chunk_index.get("offset") is not None:
+            places[chunk_index["fqn"], _whole_numbers(chunk_index["offset"])] = _state(
+                place, "_StorageInfo"
+            )
+    planned_paths = state.get("planner_data")
     paths: dict[str, tuple[str, ...]] = {key: (key,) for key in entries}
-    for key, path in (planned if isinstance(planned, dict) else {}).items():
+    for key, path in (planned_paths if isinstance(planned_paths, dict) else {}).items():
         if key in paths and isinstance(path, tuple) and path:
             paths[key] = tuple(map(str, path))
     return entries, places, paths
@@ -218,35 +221,44 @@ def _state(value: Any, name: str) -> dict[str, Any]:
 def _of_model(
     entries: Mapping[str, Record], paths: Mapping[str, tuple[str, ...]], where: str
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the keys of the model's tensors by their names in it, and the other content in words.
+    """Return the key of each of the model's tensors by its name, and the other entries in words.
+
+    Args:
+        entries: the entries of the metadata, by key.
+        paths: the keys that lead to each entry, by its key.
+        where: the file's name in messages.
 
     Raises:
         InputError: there is no model, or more than one.
     """
     tensors = [key for key, entry in entries.items() if entry.name == "TensorStorageMetadata"]
-    homes = Counter(_home(paths[key]) for key in tensors)
-    wrapped = [home for home in homes if home]
-    if len(wrapped) > 1:
+    prefix_counts = Counter(_home(paths[key]) for key in tensors)
+    model_prefixes = [model_prefix for model_prefix in prefix_counts if model_prefix]
+    if len(model_prefixes) > 1:
         raise refuse(
             f"The {FORMAT} has several models",
             where=where,
             expected=f"one state dict below {', '.join(WRAPPERS)}",
-            found=", ".join(".".join(home) for home in wrapped),
+            found=", ".join(".".join(model_prefix) for model_prefix in model_prefixes),
             fix="save the one that is to be merged into a folder of its own",
         )
-    home = wrapped[0] if wrapped else ()
+    model_prefix = model_prefixes[0] if model_prefixes else ()
     keys_by_name, other_content = dict[str, str](), Counter[str]()
     for key in entries:
         path = paths[key]
-        path_in_model = path[len(home) :] if path[: len(home)] == home else ()
-        if key in tensors and (path_in_model if home else len(path) == 1):
+        path_in_model = (
+            path[len(model_prefix) :] if path[: len(model_prefix)] == model_prefix else ()
+        )
+        if key in tensors and (path_in_model if model_prefix else len(path) == 1):
             name = ".".join(path_in_model)
             if name in keys_by_name:
                 raise _unfit(where, "each tensor once", f"{name[:200]!r} twice")
             keys_by_name[name] = key
         else:
             other_content[
-                ".".join(path if home and path_in_model else path[: max(1, len(home))])
+                ".".join(
+                    path if model_prefix and path_in_model else path[: max(1, len(model_prefix))]
+                )
             ] += 1
     left_out = tuple(f"{key[:100]} ({counted(n, 'value')})" for key, n in other_content.items())
     if not keys_by_name:
@@ -261,7 +273,7 @@ def _of_model(
 
 
 def _home(path: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the keys that lead to the model's state dict on a path; none if no key does."""
+    """Return the first keys of a path, those that lead to the model's state dict; may be empty."""
     depth = int(path[0] == _APPLICATION)
     while depth < len(path) - 1 and path[depth] in WRAPPERS:
         depth += 1
@@ -271,10 +283,18 @@ def _home(path: tuple[str, ...]) -> tuple[str, ...]:
 def _chunks(
     name: str, key: str, entry: Mapping[str, Any], places: _Places, where: str
 ) -> list[Chunk]:
-    """Return the chunks of a tensor that have elements, or one chunk if all are empty.
+    """Return the chunks of a tensor that have elements; if all are empty, return one of them.
+
+    Args:
+        name: the tensor's name in the model.
+        key: the tensor's key in the metadata.
+        entry: the tensor's description in the metadata.
+        places: the places of all chunks.
+        where: the file's name in messages.
 
     Raises:
-        InputError: a chunk has no place, lies in no file of the folder, or was transformed.
+        InputError: a chunk has no place, is in a file outside the folder, or is compressed or
+            encrypted.
     """
     dtype = entry["properties"].state[0]
     if dtype not in DTYPES.values():
@@ -310,34 +330,34 @@ def _chunks(
 
 
 def _check_cover(name: str, shape: tuple[int, ...], chunks: Sequence[Chunk], where: str) -> None:
-    """Check that chunks are the cells of a grid that covers a tensor, each once.
+    """Check that the chunks of a tensor are the cells of a grid that covers the whole tensor.
 
     Raises:
-        InputError: chunks are missing, overlap, or lie outside the tensor.
+        InputError: chunks are missing, overlap, or extend beyond the tensor.
     """
     if any("\ud800" <= letter <= "\udfff" for letter in name):
         raise _unfit(where, "names in UTF-8", "half a surrogate pair")
     expected = f"chunks that cover {name[:200]!r} {list(shape)}, each element once"
     if any(len(chunk.shape) != len(shape) or len(chunk.offsets) != len(shape) for chunk in chunks):
         raise _unfit(where, expected, "chunks of other dimensions")
-    cells = 1
-    ends: list[dict[int, int]] = []
+    cell_count = 1
+    cell_ends: list[dict[int, int]] = []
     for axis, count in enumerate(shape):
         cuts = sorted({chunk.offsets[axis] for chunk in chunks})
-        ends.append(dict(pairwise([*cuts, count])))
-        cells *= len(cuts)
+        cell_ends.append(dict(pairwise([*cuts, count])))
+        cell_count *= len(cuts)
     for chunk in chunks:
-        for first, count, end in zip(chunk.offsets, chunk.shape, ends):
+        for first, count, end in zip(chunk.offsets, chunk.shape, cell_ends):
             if first + count != end[first]:
                 last = [a + b for a, b in zip(chunk.offsets, chunk.shape)]
                 found = f"{list(chunk.offsets)} to {last}: a gap, or an overlap"
                 raise _unfit(where, expected, found)
-    starts = all(min(end, default=0) == 0 for end in ends)
+    starts = all(min(end, default=0) == 0 for end in cell_ends)
     if (
         not chunks
         or not starts
-        or len(chunks) != cells
-        or len({c.offsets for c in chunks}) != cells
+        or len(chunks) != cell_count
+        or len({c.offsets for c in chunks}) != cell_count
     ):
         raise _unfit(where, expected, f"{len(chunks)} chunks with gaps, or twice the same")
 

@@ -1,9 +1,9 @@
 """The GGUF format. The header is validated before anything in the file is used.
 
 The format (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md): a magic number and a
-version; the number of tensors, and of the values that describe the model; these values; for each
-tensor its name, dimensions (the innermost first), type and offset; then the data, aligned.
-Only the part of the header that is being read is in memory: vocabularies make it long.
+version; the number of tensors and of metadata values; these values; for each tensor its name,
+dimensions (the innermost first), type and offset; then the data, aligned. Vocabularies make the
+header long, so only the part that is being read is in memory.
 """
 
 from __future__ import annotations
@@ -33,29 +33,29 @@ MAGIC = b"GGUF"
 VERSIONS = (2, 3)
 
 LARGEST_HEADER = 256 << 20
-"""The largest header, in bytes; a vocabulary of 256,000 tokens with its merges takes 16 MiB."""
+"""The largest header, in bytes. A vocabulary of 256,000 tokens with its merges has 16 MiB."""
 
 MOST_VALUES = 1 << 16
-"""The most values that describe a model; models have about 40."""
+"""The most metadata values of a model; usual models have about 40."""
 
 MOST_TENSORS = 1 << 18
 MOST_ELEMENTS = 1 << 48
 MOST_DIMENSIONS = 4
 LONGEST_NAME = 1 << 10
 LONGEST_TEXT = 4 << 20
-"""The longest text, in bytes: a chat template, or a licence."""
+"""The longest text, in bytes. Chat templates and licences are the longest ones."""
 
 KEPT = 4096
-"""The most elements of an array that is kept; longer arrays (vocabularies) are skipped."""
+"""The most elements of an array whose values are kept; longer ones (vocabularies) are skipped."""
 
 MOST_IN_ARRAY = 4_000_000
 LARGEST_ALIGNMENT = 1 << 20
 USUAL_ALIGNMENT = 32
 HEADER_PIECE_BYTES = 1 << 18
-"""Bytes of the header that are read at once."""
+"""The number of bytes of the header in one read."""
 
 VOCABULARY_PIECE_BYTES = 4 << 20
-"""Bytes of the header that are read at once where a vocabulary is read."""
+"""The number of bytes of the header in one read, if the vocabulary is needed."""
 
 _NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 10: "Q", 11: "q", 12: "d"}
 _BOOL, _TEXT, _ARRAY = 7, 8, 9
@@ -70,7 +70,7 @@ PLAIN = {
     28: "F64",
     30: "BF16",
 }
-"""The types of single numbers, by their codes."""
+"""The tensor types of plain numbers: safetensors' dtypes by GGUF's codes."""
 
 CODED = {
     2: ("Q4_0", 32, 18),
@@ -87,7 +87,7 @@ CODED = {
     23: ("IQ4_XS", 256, 136),
     39: ("MXFP4", 32, 17),
 }
-"""The types of blocks: name, elements and bytes of a block, by their codes."""
+"""The tensor types of blocks: name, elements and bytes of a block, by GGUF's codes."""
 
 _NOT_READ = {
     **{9: "Q8_1", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S"},
@@ -98,14 +98,14 @@ _NOT_READ = {
 def whole_values(
     read: ReadRange, *, size: int, file: str, where: str, names: Collection[str]
 ) -> dict[str, Any]:
-    """Return the values that describe a model, by name; None for long arrays that are not named.
+    """Return the metadata values of a model, by key; None for an array that is skipped.
 
     Args:
-        read: returns the bytes of a range of the file.
+        read: reads ranges of the file.
         size: the size of the file in bytes.
         file: the name of the file.
         where: the file's name in messages.
-        names: the names of the arrays that are kept, however long they are.
+        names: the keys of arrays that are returned even if they are longer than `KEPT`.
 
     Raises:
         InputError: the file is damaged.
@@ -127,7 +127,7 @@ class Gguf(WeightFormat):
 
 @dataclass
 class _Reader:
-    """The reader of one header, from its beginning to its end."""
+    """The reader of one header, which reads it from its beginning to its end."""
 
     read: ReadRange
     size: int
@@ -144,32 +144,34 @@ class _Reader:
         """Return the header.
 
         Raises:
-            InputError: the file is damaged, or in a version or with types that are not read.
+            InputError: the file is damaged, or has a version or tensor types that cannot be read.
         """
         tensors, values = self._counts()
-        described = dict(self._values(values))
+        metadata = dict(self._values(values))
         entries = [self._tensor_entry() for _ in range(tensors)]
-        alignment = self._alignment(described.get("general.alignment", USUAL_ALIGNMENT))
-        begin = -(-self._place // alignment) * alignment
+        alignment = self._alignment(metadata.get("general.alignment", USUAL_ALIGNMENT))
+        data_start = -(-self._place // alignment) * alignment
         self._forget()
-        found, coded = self._tensors(entries, begin, alignment)
-        return Header(found, self._digest.hexdigest(), described=Description(described, coded))
+        tensors_by_name, coded = self._tensors(entries, data_start, alignment)
+        return Header(
+            tensors_by_name, self._digest.hexdigest(), described=Description(metadata, coded)
+        )
 
     def described(self) -> dict[str, Any]:
-        """Return the values that describe the model."""
+        """Return the metadata values of the model, by key."""
         _, values = self._counts()
         return dict(self._values(values))
 
     @property
     def _place(self) -> int:
-        """The offset in the file: the number of bytes read so far."""
+        """The offset in the file of the next byte to parse."""
         return self._start + self._at
 
     def _bad(self, expected: str, found: str) -> NoReturn:
         raise damaged(FORMAT, self.where, expected, found)
 
     def _need(self, count: int) -> None:
-        """Have so many bytes more in memory."""
+        """Read from the file until the next `count` bytes are in memory."""
         if len(self._data) - self._at >= count:
             return
         self._forget()
@@ -179,20 +181,24 @@ class _Reader:
                 f"a header of at most {min(self.size, LARGEST_HEADER)} bytes",
                 f"{count} bytes more after {self._start}",
             )
-        begin = self._start + len(self._data)
-        ahead = min(begin + max(missing, self.piece), self.size)
-        self._data += self.read(begin, ahead)
+        start = self._start + len(self._data)
+        end = min(start + max(missing, self.piece), self.size)
+        self._data += self.read(start, end)
         if len(self._data) < count:
-            self._bad(f"{self.size} bytes", f"{begin + len(self._data)}: the file became shorter")
+            self._bad(f"{self.size} bytes", f"{start + len(self._data)}: the file became shorter")
 
     def _forget(self) -> None:
-        """Drop the bytes that were read."""
+        """Add the parsed bytes to the digest, and free their memory."""
         self._digest.update(self._data[: self._at])
         self._start += self._at
         self._data, self._at = self._data[self._at :], 0
 
     def _take(self, form: str) -> Any:
-        """Return the next number of a form that `struct` knows."""
+        """Return the next number.
+
+        Args:
+            form: the number's type as a format character of `struct`.
+        """
         packed = struct.Struct("<" + form)
         self._need(packed.size)
         [number] = packed.unpack_from(self._data, self._at)
@@ -212,7 +218,7 @@ class _Reader:
             self._bad(f"{what} in UTF-8", repr(raw[:40])[1:])
 
     def _counts(self) -> tuple[int, int]:
-        """Return the number of tensors, and of values."""
+        """Parse the start of the header; return the number of tensors and of metadata values."""
         first = self.read(0, 24)
         if len(first) < 24:
             self._bad("at least 24 bytes", f"a file of {len(first)} bytes")
@@ -241,7 +247,7 @@ class _Reader:
         return tensors, values
 
     def _values(self, count: int) -> Iterator[tuple[str, Any]]:
-        """Yield the values that describe the model; of long arrays, None."""
+        """Yield the key and value of each metadata value; None for an array that is skipped."""
         names = set[str]()
         for _ in range(count):
             name = self._text(LONGEST_NAME, "a name")
@@ -257,10 +263,10 @@ class _Reader:
         if kind == _TEXT:
             return self._text(LONGEST_TEXT, f"a text {name!r}")
         if kind == _BOOL:
-            found = self._take("B")
-            if found > 1:
-                self._bad("0 or 1", f"{name!r}: {found}")
-            return bool(found)
+            byte = self._take("B")
+            if byte > 1:
+                self._bad("0 or 1", f"{name!r}: {byte}")
+            return bool(byte)
         self._bad("a type of values from 0 to 12", f"{name!r} of type {kind}")
 
     def _array(self, name: str) -> tuple[Any, ...] | None:
@@ -274,16 +280,16 @@ class _Reader:
         if kind == _TEXT:
             self._pass_texts(count, name)
             return None
-        left = count * struct.calcsize("<" + _NUMBERS.get(kind, "B"))
-        while left:
-            step = min(left, HEADER_PIECE_BYTES)
+        bytes_left = count * struct.calcsize("<" + _NUMBERS.get(kind, "B"))
+        while bytes_left:
+            step = min(bytes_left, HEADER_PIECE_BYTES)
             self._need(step)
             self._at += step
-            left -= step
+            bytes_left -= step
         return None
 
     def _pass_texts(self, count: int, name: str) -> None:
-        """Pass texts, many at once where they are in memory."""
+        """Skip texts. Texts that are in memory are skipped without a call for each."""
         length_of = struct.Struct("<Q").unpack_from
         while count:
             data, at, end = self._data, self._at, len(self._data)
@@ -326,7 +332,13 @@ class _Reader:
     def _tensors(
         self, entries: list[tuple[str, tuple[int, ...], int, int]], begin: int, alignment: int
     ) -> tuple[dict[str, Stored], dict[str, GgufBlocks]]:
-        """Return the place of each tensor, and what those of blocks are; all are checked."""
+        """Return the place of each tensor, and the encoding of the tensors in blocks.
+
+        Args:
+            entries: the name, shape, type and offset of each tensor.
+            begin: the offset of the data in the file.
+            alignment: the alignment of tensors in the file, in bytes.
+        """
         tensors, coded = dict[str, Stored](), dict[str, GgufBlocks]()
         for name, shape, kind, offset in entries:
             if name in tensors:

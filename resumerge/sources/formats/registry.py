@@ -1,4 +1,4 @@
-"""All formats of weight files, and the format of a file by its name."""
+"""The list of all formats of weight files, and the choice of a format by a file's name."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from resumerge.sources.formats.weight_format import Header, WeightFormat
 _TORCH = TorchCheckpoint()
 
 FORMATS: list[WeightFormat] = [Safetensors(), _TORCH, Gguf()]
-"""The formats in order of preference: of a model saved in two formats, the first is read."""
+"""The formats in order of preference: if a model is saved in two formats, the first is read."""
 
 UNREADABLE = (".h5",)
-"""The suffixes of weight files that no format here reads, for messages."""
+"""The suffixes of weight files that cannot be read, for messages."""
 
 
 def format_of(file: str) -> WeightFormat:
     """Return the format of a weight file by its name.
 
-    A name without a known suffix is a torch checkpoint's: torch.save does not suggest any.
+    A file without a known suffix is taken as a torch checkpoint: torch.save adds no suffix.
     """
     return next((known for known in FORMATS if file.endswith(known.suffixes)), _TORCH)
 
 
 def is_readable(file: str) -> bool:
-    """Return whether a file's name has the suffix of a format that is read here."""
+    """Return whether a file's name has the suffix of one of `FORMATS`."""
     return file.endswith(tuple(suffix for known in FORMATS for suffix in known.suffixes))
 
 
 def looks_like_weights(file: str) -> bool:
-    """Return whether a file's name has the suffix of weights, readable here or not."""
+    """Return whether a file's name has the suffix of weights that can or cannot be read."""
     return is_readable(file) or file.endswith(UNREADABLE)
 
 
@@ -44,6 +44,6 @@ def read_header(path: Path, file: str) -> Header:
         file: the file's path relative to the source's folder, for each `Stored`.
 
     Raises:
-        InputError: the file is truncated or damaged, or holds anything but weights.
+        InputError: the file is truncated or damaged, or holds anything other than weights.
     """
     return format_of(file).read_local_header(path, file)

@@ -1,14 +1,15 @@
 """The reader of the pickles in torch checkpoints, which executes nothing and needs no torch.
 
-A pickle is a program. This interpreter knows only the opcodes that a dictionary of tensors consists
-of; a tensor becomes a `View`, a description of where its data is. No function that a file names is
-ever looked up or called. Objects that training frameworks save beside the tensors become `Opaque`,
-which keeps only their names. Objects that the caller asks for become a `Record` of their values.
-Functions of Python itself and of torch are refused by name, except for a few known ones: no
-framework has a reason to save others.
+A pickle is a program. This interpreter implements only the opcodes that a dictionary of tensors
+needs. A tensor becomes a `View`, which describes the place of its data. A function that a file
+names is never looked up or called. Objects that training frameworks save beside the tensors become
+`Opaque`, which keeps only the name of their class. Objects of the classes that the caller requests
+become a `Record` of their values. Functions of Python's standard library and of torch are refused
+by name, except for a few known ones: no framework has a reason to save others.
 
-`pickle.Unpickler` with `find_class` is not enough: nine bytes (``LONG_BINPUT`` with a large index)
-make its memo allocate 4 GB, and ``BUILD`` sets attributes of any object that `find_class` returns.
+`pickle.Unpickler` with `find_class` is not safe enough: nine bytes (``LONG_BINPUT`` with a large
+index) make its memo allocate 4 GB, and ``BUILD`` sets attributes of any object that `find_class`
+returns.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ STORAGES: dict[str, str | None] = {
     "ComplexFloatStorage": "C64",
     "UntypedStorage": None,
 }
-"""torch's storage classes, with the safetensors name of their element type."""
+"""safetensors' name of the element type, by torch's storage class; None for an untyped storage."""
 
 DTYPES: dict[str, str] = {
     "float64": "F64",
@@ -59,16 +60,16 @@ DTYPES: dict[str, str] = {
     "uint64": "U64",
     "bool": "BOOL",
 }
-"""torch's dtypes, with their safetensors names."""
+"""safetensors' names of dtypes, by torch's names."""
 
 
 @dataclass(frozen=True)
 class TorchStorage:
-    """A sequence of numbers in the file, of which tensors are views.
+    """A sequence of numbers in the file. Tensors are views of it.
 
     Args:
-        key: the storage's name.
-        dtype: safetensors' name of the element type; None if each tensor has its own.
+        key: the storage's name in the file.
+        dtype: safetensors' name of the element type; None if each tensor states its own type.
         size: the number of elements, or of bytes if `dtype` is None.
     """
 
@@ -81,7 +82,7 @@ class TorchStorage:
 class View:
     """A tensor: elements of a storage from `offset` on, `strides` apart in each dimension.
 
-    Offset, shape and strides are not validated: they can be anything that the file says.
+    Offset, shape and strides are not validated: they have any value that the file states.
     """
 
     storage: TorchStorage
@@ -104,7 +105,7 @@ class _Name:
 
 @dataclass(frozen=True)
 class Opaque:
-    """The name of an object or class that is no tensor. The object itself is never created."""
+    """The name of a class in place of the class or of its object, which is never created."""
 
     name: str
 
@@ -118,7 +119,7 @@ class Record:
 
     Args:
         name: the name of the class, without its module.
-        state: what the object would be restored from: its attributes, or a tuple of values.
+        state: the values in the pickle: the object's attributes, or the tuple of its arguments.
     """
 
     name: str
@@ -126,7 +127,7 @@ class Record:
 
 
 class _Unreadable(Exception):
-    """The error of a pickle that asks for something that is not allowed."""
+    """The error for a pickle that requests an operation that is not allowed."""
 
 
 _Mark = object()
@@ -136,9 +137,9 @@ class Unpickled(NamedTuple):
     """The content of a pickle.
 
     Args:
-        value: dictionaries, lists, tuples, strings, numbers, a `View` for every tensor, a `Record`
-            for every object that was asked for, and `Opaque` for any other one.
-        storages: all storages in the pickle, also those of left-out objects, by their keys.
+        value: dictionaries, lists, tuples, strings and numbers; a `View` for each tensor; a
+            `Record` for each object of a requested class; an `Opaque` for any other object.
+        storages: all storages in the pickle by key, including those that `value` does not use.
     """
 
     value: Any
@@ -146,7 +147,7 @@ class Unpickled(NamedTuple):
 
 
 WEIGHTS = "torch checkpoint"
-"""The name of a pickle of weights in messages."""
+"""The kind of a file of weights, in messages."""
 
 
 def read_pickle(
@@ -155,16 +156,17 @@ def read_pickle(
     records: Collection[tuple[str, str]] = (),
     what: str = WEIGHTS,
 ) -> Unpickled:
-    """Read one pickle, and leave the stream at its end.
+    """Read one pickle, and leave the stream at the end of the pickle.
 
     Args:
-        stream: the pickle.
-        where: its file, for messages.
+        stream: a stream whose next bytes are the pickle.
+        where: the file's name in messages.
         records: the classes, by module and name, whose objects become a `Record`.
         what: the kind of file, for messages.
 
     Raises:
-        InputError: the pickle is truncated or damaged, or has a name that no checkpoint needs.
+        InputError: the pickle is truncated or damaged, or has an opcode, name or call that no
+            checkpoint needs.
     """
     try:
         machine = _Machine(frozenset(records))
@@ -193,7 +195,7 @@ def _refused(what: str, where: str, found: str) -> InputError:
 
 
 class _Machine:
-    """The interpreter: a stack, and a memo of values that are used again."""
+    """The interpreter of pickles: a stack, and a memo of values that the pickle uses again."""
 
     def __init__(self, records: frozenset[tuple[str, str]]) -> None:
         self._records = records
@@ -222,17 +224,17 @@ class _Machine:
     def _since_mark(self) -> list[Any]:
         for place in range(len(self._stack) - 1, -1, -1):
             if self._stack[place] is _Mark:
-                found = self._stack[place + 1 :]
+                items = self._stack[place + 1 :]
                 del self._stack[place:]
-                return found
+                return items
         raise ValueError("no mark on the stack")
 
     def tuple_of(self, count: int) -> None:
         if count > len(self._stack):
             raise IndexError("an empty stack")
-        taken = tuple(self._stack[len(self._stack) - count :])
+        items = tuple(self._stack[len(self._stack) - count :])
         del self._stack[len(self._stack) - count :]
-        self._stack.append(taken)
+        self._stack.append(items)
 
     def tuple_since_mark(self, _: Any) -> None:
         self._stack.append(tuple(self._since_mark()))
@@ -306,7 +308,7 @@ class _Machine:
         self._stack.append(build(*arguments))
 
     def new_object(self, _: Any) -> None:
-        """Replace a class and its arguments on the stack by the class, in place of the instance."""
+        """Drop the arguments of a new object, and put a `Record` or the `Opaque` in its place."""
         self._stack.pop()
         if self._is_record(self._stack[-1]):
             self._stack[-1] = Record(self._stack[-1].name)
@@ -314,7 +316,10 @@ class _Machine:
             raise _Unreadable("the pickle opcode NEWOBJ")
 
     def set_state(self, _: Any) -> None:
-        """Ignore attributes, except those of records. A state dict has its modules' versions."""
+        """Store the attributes of a record; ignore those of other objects.
+
+        A state dict has such attributes: the versions of its modules.
+        """
         state = self._stack.pop()
         if isinstance(self._stack[-1], Record):
             self._stack[-1].state = state
@@ -324,18 +329,25 @@ class _Machine:
     def storage(self, _: Any) -> None:
         tag, kind, key, _location, size, *view = self._stack.pop()
         if tag != "storage" or not isinstance(kind, _Name) or kind.name not in STORAGES:
-            named = kind if isinstance(kind, _Name) else f"a {type(kind).__name__}"
-            raise _Unreadable(f"a reference to {named}")
+            kind_name = kind if isinstance(kind, _Name) else f"a {type(kind).__name__}"
+            raise _Unreadable(f"a reference to {kind_name}")
         if any(part is not None for part in view):
             raise _Unreadable("a view of another storage")
         if type(size) is not int or not isinstance(key, str | int):
             raise TypeError("not a storage")
-        found = self.storages[str(key)] = TorchStorage(str(key), STORAGES[kind.name], size)
-        self._stack.append(found)
+        storage = self.storages[str(key)] = TorchStorage(str(key), STORAGES[kind.name], size)
+        self._stack.append(storage)
 
 
 def _known(name: _Name) -> Any:
-    """Return a name that a checkpoint may use. A dtype is replaced by its safetensors name."""
+    """Return the value that stands for a name in a pickle.
+
+    For a dtype, this is its safetensors name; for a storage class or a known function, its name;
+    for any other class or function, an `Opaque`.
+
+    Raises:
+        _Unreadable: no checkpoint needs the name.
+    """
     if name.module == "torch" and name.name in DTYPES:
         return DTYPES[name.name]
     storage = name.module in ("torch", "torch.storage", "torch.cuda") and name.name in STORAGES
@@ -392,7 +404,7 @@ _CALLS: dict[tuple[str, str], Callable[..., Any]] = {
     ("torch.serialization", "_get_layout"): lambda name: name,
     ("collections", "defaultdict"): lambda *_: {},
 }
-"""The functions that a checkpoint may call, with the functions that are called instead."""
+"""The functions that are called in place of those in a checkpoint, by module and name."""
 
 _BUILTIN_VALUES = (
     *("bool", "bytearray", "bytes", "complex", "dict", "float", "frozenset", "int", "list"),
@@ -411,10 +423,10 @@ _HARMLESS = frozenset(
         ("torch", "device"),
     }
 )
-"""The names of Python and torch that trainers save: of values, and of makers of numpy's scalars."""
+"""The names of Python and torch that trainers save: types of values, and numpy's scalar helpers."""
 
 _NEVER_SAVED = sys.stdlib_module_names | {"torch", "__builtin__", "copy_reg", "commands"}
-"""The packages whose other names are refused: their functions could run a program."""
+"""The packages whose other names are refused, because their functions could run a program."""
 
 _IGNORED = frozenset({"PROTO", "FRAME"})
 _CONSTANTS: dict[str, Callable[[], Any]] = {

@@ -27,7 +27,7 @@ from resumerge.tensors.dtypes import BITS
 FORMAT = "safetensors file"
 
 METADATA = "__metadata__"
-"""The key of a header under which there is no tensor, but texts of the file's writer."""
+"""The key of a header whose value is not a tensor but texts by the file's writer."""
 
 LARGEST_HEADER = 100_000_000
 """The largest header, in bytes; the limit of the reference implementation."""
@@ -45,21 +45,26 @@ class Safetensors(WeightFormat):
     def read_header(self, read: ReadRange, *, size: int, file: str, where: str) -> Header:
         first8 = read(0, 8)
         length = _header_length(first8, file_size=size, where=where)
-        raw = read(8, 8 + length)
-        entries = _json_object(raw, where)
-        tensors = _tensors(entries, len(raw), file_size=size, file=file, where=where)
+        header = read(8, 8 + length)
+        entries = _json_object(header, where)
+        tensors = _tensors(entries, len(header), file_size=size, file=file, where=where)
         texts = entries.get(METADATA)
         texts = texts.items() if isinstance(texts, dict) else ()
         metadata = {key: text for key, text in texts if isinstance(text, str)}
-        digest = xxhash.xxh3_128_hexdigest(raw)
-        return Header(tensors, digest, metadata=metadata, first=first8 + raw)
+        digest = xxhash.xxh3_128_hexdigest(header)
+        return Header(tensors, digest, metadata=metadata, first=first8 + header)
 
 
 def _header_length(first8: bytes, *, file_size: int, where: str) -> int:
-    """Return the header's length in bytes, from the first 8 bytes of a file of `file_size` bytes.
+    """Return the header's length in bytes, without the 8 bytes before it.
+
+    Args:
+        first8: the first 8 bytes of the file.
+        file_size: the size of the whole file, in bytes.
+        where: the file's name in messages.
 
     Raises:
-        InputError: the file has fewer bytes than that.
+        InputError: the file is shorter than its header, or the header is too long.
     """
     if len(first8) < 8:
         raise damaged(FORMAT, where, "at least 8 bytes", f"a file of {file_size} bytes")
@@ -82,14 +87,14 @@ def _tensors(
 
     Args:
         entries: the header's JSON.
-        length: its bytes, without the 8 bytes before them.
+        length: the header's length in bytes, without the 8 bytes before it.
         file_size: the size of the whole file, in bytes.
         file: the file's path relative to the source's folder.
-        where: the file as named in messages.
+        where: the file's name in messages.
 
     Raises:
-        InputError: an unknown dtype, a shape that does not match its bytes, or data that is out of
-            bounds, overlapping or leaves holes.
+        InputError: a dtype is unknown, a shape does not match the number of bytes, or the data is
+            out of bounds, overlaps or leaves holes.
     """
     data_start = 8 + length
     data_size = file_size - data_start
@@ -114,10 +119,10 @@ def _tensors(
 
 def _json_object(raw: bytes, where: str) -> dict[str, Any]:
     def no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) != len(pairs):
+        entries_by_name = dict(pairs)
+        if len(entries_by_name) != len(pairs):
             raise damaged(FORMAT, where, "each name once", "the same name twice in the header")
-        return found
+        return entries_by_name
 
     try:
         check_value_count(raw)

@@ -1,8 +1,9 @@
-"""Torch checkpoints (``.bin``, ``.ckpt``…): the place of each tensor, to read ranges of it.
+"""Torch checkpoints (``.bin``, ``.ckpt``…): finds the place of each tensor's bytes in the file.
 
 A checkpoint is a zip archive of uncompressed files: a pickle (``data.pkl``) that describes the
-tensors, and one file of bytes for each storage. Before torch 1.6 it was a sequence of pickles
-followed by the bytes of the storages. Only the pickles and the archive's directory are read here.
+tensors, and one file of bytes for each storage. Before torch 1.6, a checkpoint was a sequence of
+pickles followed by the bytes of the storages. This module reads only the pickles, the archive's
+directory and the headers of its files.
 """
 
 from __future__ import annotations
@@ -33,23 +34,23 @@ FORMAT = "torch checkpoint"
 _damaged = partial(damaged, FORMAT)
 
 LARGEST_HEADER = 100_000_000
-"""The most bytes of the pickle that describes the tensors."""
+"""The largest pickle that describes the tensors, in bytes."""
 
 LEGACY_MAGIC = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
-"""The pickle of a number with which a checkpoint from before torch 1.6 begins."""
+"""The first bytes of a checkpoint from before torch 1.6: the pickle of a magic number."""
 
 WRAPPERS = ("state_dict", "model_state_dict", "model", "module")
-"""The keys below which trainers save the model's state dict, beside the training's state."""
+"""The keys under which trainers save the model's state dict, beside the state of the training."""
 
 DEEPEST = 3
-"""The most levels of keys in `WRAPPERS`, one below the other."""
+"""The most levels of nested keys of `WRAPPERS`."""
 
 LARGEST = 1 << 62
-"""The largest size or offset, which no real file exceeds."""
+"""The limit of sizes and offsets, far above those of real files."""
 
 
 class TorchCheckpoint(WeightFormat):
-    """The format of torch.save, as transformers and peft write a state dict."""
+    """The format of torch.save, in which transformers and peft write a state dict."""
 
     name = FORMAT
     suffixes = (".bin", ".pt", ".pth", ".ckpt")
@@ -60,9 +61,9 @@ class TorchCheckpoint(WeightFormat):
         first = read(0, min(size, 64))
         stream = _Stream(read, size, where)
         if first.startswith(b"PK\x03\x04"):
-            values, extents, digest = _zip_archive(stream, read, where)
+            values, places, digest = _zip_archive(stream, read, where)
         elif first.startswith(LEGACY_MAGIC):
-            values, extents, digest = _legacy_file(stream, read, where)
+            values, places, digest = _legacy_file(stream, read, where)
         else:
             expected = "a torch checkpoint (a zip archive)"
             raise damaged_from_start(FORMAT, where, first, expected, f"a file with {first[:8]!r}")
@@ -74,7 +75,7 @@ class TorchCheckpoint(WeightFormat):
             if not isinstance(value, View):
                 left_out.append(f"{_shown(name)} ({_kind(value)})")
             elif isinstance(name, str):
-                tensors[name] = _tensor(name, value, extents, file, where)
+                tensors[name] = _tensor(name, value, places, file, where)
             else:
                 raise _damaged(where, "a name for every tensor", f"the number {name}")
         if state and not tensors:
@@ -91,37 +92,40 @@ class TorchCheckpoint(WeightFormat):
 def read_tensor(
     read: ReadRange, *, size: int, file: str, where: str, name: str
 ) -> tuple[Stored, str]:
-    """Return the place of a tensor that torch.save wrote alone, and the digest of its description.
+    """Return a tensor that torch.save wrote by itself, and the digest of its description.
 
     Args:
-        read: reads what torch.save wrote.
-        size: the number of its bytes.
-        file: the file for the `Stored`.
-        where: the file as named in messages.
-        name: the tensor's name.
+        read: reads ranges of the bytes that torch.save wrote; offsets in them count from 0.
+        size: the number of these bytes.
+        file: the file of the `Stored`.
+        where: the file's name in messages.
+        name: the name of the `Stored`.
+
+    Returns:
+        (the tensor, whose offset counts in the bytes that torch.save wrote; the digest).
 
     Raises:
-        InputError: the bytes are truncated or damaged, or no tensor.
+        InputError: the bytes are truncated or damaged, or do not hold one tensor.
     """
     first = read(0, min(size, 64))
     if not first.startswith(b"PK\x03\x04"):
         raise _damaged(where, f"a zip archive for {name[:200]!r}", f"{first[:8]!r}")
-    value, extents, digest = _zip_archive(_Stream(read, size, where), read, where)
+    value, places, digest = _zip_archive(_Stream(read, size, where), read, where)
     if not isinstance(value, View):
         raise _damaged(where, f"the tensor {name[:200]!r}", _kind(value))
-    return _tensor(name, value, extents, file, where), digest
+    return _tensor(name, value, places, file, where), digest
 
 
 @dataclass(frozen=True)
 class _Place:
-    """The place of a storage's bytes in the file. Digests hash its repr, name included."""
+    """The place of a storage's bytes in the file. The repr is part of digests: do not rename."""
 
     start: int
     nbytes: int
 
 
 class _Stream(io.RawIOBase):
-    """The file as a stream that refuses to read more than the description of tensors can need."""
+    """A stream of the file that refuses to read more bytes than the largest description needs."""
 
     def __init__(self, read: ReadRange, size: int, where: str) -> None:
         self._read, self._size, self._where = read, size, where
@@ -164,7 +168,7 @@ class _Stream(io.RawIOBase):
 
 
 class _Buffered(io.BufferedReader):
-    """A stream that allocates at most `LARGEST_HEADER` bytes, whatever length a pickle claims."""
+    """A stream that allocates at most `LARGEST_HEADER` bytes, even if a pickle asks for more."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         wanted = LARGEST_HEADER if size is None or size < 0 else size
@@ -190,31 +194,34 @@ def _zip_archive(
                         found=f"{entry.filename[:100]!r} in it is compressed or encrypted",
                         fix="load it and save it again with torch, or as safetensors",
                     )
-            raw = _small_file(archive, entries[pickles[0]], where)
-            order = folder + "byteorder"
-            if order in entries and _small_file(archive, entries[order], where) != b"little":
+            pickle_bytes = _small_file(archive, entries[pickles[0]], where)
+            byte_order = folder + "byteorder"
+            if (
+                byte_order in entries
+                and _small_file(archive, entries[byte_order], where) != b"little"
+            ):
                 raise _damaged(where, "little-endian numbers", "big-endian numbers")
     except InputError:
         raise
     except (zipfile.BadZipFile, *_ZIP_ERRORS) as error:
         raise _damaged(where, "a complete zip archive", str(error)[:200]) from None
-    values = read_pickle(io.BytesIO(raw), where).value
-    needed = {view.storage.key for view in _views(values)}
-    extents = {
+    values = read_pickle(io.BytesIO(pickle_bytes), where).value
+    needed_keys = {view.storage.key for view in _views(values)}
+    places = {
         name.removeprefix(folder + "data/"): _stored(entry, stream, read, where)
         for name, entry in entries.items()
-        if name.removeprefix(folder + "data/") in needed
+        if name.removeprefix(folder + "data/") in needed_keys
     }
-    hashed = xxhash.xxh3_128(raw)
-    hashed.update(repr(sorted(extents.items())).encode())
-    return values, extents, hashed.hexdigest()
+    hashed = xxhash.xxh3_128(pickle_bytes)
+    hashed.update(repr(sorted(places.items())).encode())
+    return values, places, hashed.hexdigest()
 
 
 _ZIP_ERRORS = (
     *(ValueError, EOFError, NotImplementedError, RuntimeError),
     *(OverflowError, IndexError, KeyError, struct.error),
 )
-"""The errors that zipfile raises for malicious archives, besides its own."""
+"""The errors other than BadZipFile that zipfile raises for malicious archives."""
 
 
 def _small_file(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, where: str) -> bytes:
@@ -224,17 +231,19 @@ def _small_file(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, where: str) ->
 
 
 def _stored(entry: zipfile.ZipInfo, stream: _Stream, read: ReadRange, where: str) -> _Place:
-    """Return the place of a stored entry's bytes in a zip archive.
+    """Return the place of an uncompressed entry's bytes in a zip archive.
 
-    The bytes follow the entry's own header, whose length is not in the directory.
+    The bytes follow the entry's local header. Its length is not in the archive's directory.
     """
     size = stream.seek(0, io.SEEK_END)
-    at = entry.header_offset
-    header = read(at, at + 30) if 0 <= at <= size - 30 else b""
+    header_start = entry.header_offset
+    header = read(header_start, header_start + 30) if 0 <= header_start <= size - 30 else b""
     if len(header) < 30 or not header.startswith(b"PK\x03\x04"):
-        raise _damaged(where, f"an entry at byte {at}", "something else: the file is truncated")
+        raise _damaged(
+            where, f"an entry at byte {header_start}", "something else: the file is truncated"
+        )
     name, extra = struct.unpack_from("<HH", header, 26)
-    start = at + 30 + name + extra
+    start = header_start + 30 + name + extra
     if start + entry.file_size > size:
         raise _damaged(where, f"{start + entry.file_size} bytes in the file", f"{size} bytes")
     return _Place(start, entry.file_size)
@@ -243,9 +252,13 @@ def _stored(entry: zipfile.ZipInfo, stream: _Stream, read: ReadRange, where: str
 def _legacy_file(
     stream: _Stream, read: ReadRange, where: str
 ) -> tuple[Any, dict[str, _Place], str]:
-    """Return the value, the storages' places and the digest of a file from before torch 1.6.
+    """Read a checkpoint from before torch 1.6.
 
-    The file is a sequence of pickles: magic, protocol, machine, values, keys; then the storages.
+    The file is a sequence of pickles: magic number, protocol, machine, values, keys. The bytes of
+    the storages follow, in the order of the keys.
+
+    Returns:
+        (the values, the place of each storage by key, the digest of the bytes before the storages).
     """
     size = stream.seek(0, io.SEEK_END)
     stream.seek(0)
@@ -257,22 +270,24 @@ def _legacy_file(
         raise _damaged(where, "little-endian numbers, protocol 1001", "others")
     if not isinstance(keys, list) or not all(isinstance(key, str | int) for key in keys):
         raise _damaged(where, "a list of storages", "something else")
-    at = head.tell()
-    hashed = xxhash.xxh3_128(read(0, at))
-    extents: dict[str, _Place] = {}
+    position = head.tell()
+    hashed = xxhash.xxh3_128(read(0, position))
+    places: dict[str, _Place] = {}
     for key in map(str, keys):
-        count = int.from_bytes(read(at, at + 8), "little") if at + 8 <= size else -1
+        count = (
+            int.from_bytes(read(position, position + 8), "little") if position + 8 <= size else -1
+        )
         dtype = storages[key].dtype if key in storages else None
         nbytes = count * BITS[dtype or "U8"] // 8
-        if count < 0 or at + 8 + nbytes > size:
+        if count < 0 or position + 8 + nbytes > size:
             raise _damaged(where, "all of its storages", f"{size} bytes: the file is truncated")
-        extents[key] = _Place(at + 8, nbytes)
-        at += 8 + nbytes
-    return values, extents, hashed.hexdigest()
+        places[key] = _Place(position + 8, nbytes)
+        position += 8 + nbytes
+    return values, places, hashed.hexdigest()
 
 
 def _views(values: Any) -> list[View]:
-    """Return the tensors of the state dict in a checkpoint; a checkpoint may be one itself."""
+    """Return the tensors of the state dict in a checkpoint, which may also be a single tensor."""
     if isinstance(values, View):
         return [values]
     state, _ = _state_dict(values)
@@ -280,7 +295,10 @@ def _views(values: Any) -> list[View]:
 
 
 def _state_dict(values: Any) -> tuple[dict[Any, Any] | None, list[str]]:
-    """Return the dictionary of tensors in a checkpoint, and its other content in words."""
+    """Return the state dict in a checkpoint, and the checkpoint's other content in words.
+
+    The state dict is None if the checkpoint is not a dictionary.
+    """
     if not isinstance(values, dict):
         return None, []
     left_out: list[str] = []
@@ -298,14 +316,14 @@ def _shown(name: Any) -> str:
 
 
 def _kind(value: Any) -> str:
-    """Return the type of something in a checkpoint, for messages."""
+    """Return the type of a value in a checkpoint, for messages."""
     if isinstance(value, Opaque):
         return str(value)
     return "tensor" if isinstance(value, View) else type(value).__name__
 
 
 def _tensor(name: str, view: View, extents: Mapping[str, _Place], file: str, where: str) -> Stored:
-    """Return the stored tensor that a view describes, checked against its storage."""
+    """Return the stored tensor that a view describes, after checking it against its storage."""
 
     def broken(expected: str, found: str) -> InputError:
         return _damaged(where, expected, f"tensor {name[:200]!r}: {found}")
@@ -313,15 +331,15 @@ def _tensor(name: str, view: View, extents: Mapping[str, _Place], file: str, whe
     shape, strides, offset = view.shape, view.strides, view.offset
     if not isinstance(shape, tuple) or not isinstance(strides, tuple):
         raise broken("a shape and strides", "no shape, or no strides")
-    counts = (offset, view.storage.size, *shape, *strides)
-    if any(type(n) is not int or not 0 <= n < LARGEST for n in counts):
+    numbers = (offset, view.storage.size, *shape, *strides)
+    if any(type(n) is not int or not 0 <= n < LARGEST for n in numbers):
         raise broken("a shape, strides and an offset in whole numbers", "other values")
     if len(shape) != len(strides) or len(shape) > 64:
         raise broken("as many strides as dimensions", f"{len(shape)} and {len(strides)}")
     if any("\ud800" <= letter <= "\udfff" for letter in name):
         raise broken("names in UTF-8", "half a surrogate pair")
-    extent = extents.get(view.storage.key)
-    if extent is None:
+    storage_place = extents.get(view.storage.key)
+    if storage_place is None:
         raise broken(f"the storage {view.storage.key[:60]!r} in the file", "it is missing")
     width = BITS[view.dtype] // 8
     numel = 1
@@ -330,15 +348,17 @@ def _tensor(name: str, view: View, extents: Mapping[str, _Place], file: str, whe
     if numel * width >= LARGEST:
         raise broken("a tensor that memory can address", f"shape {list(shape)}")
     last = offset + sum((n - 1) * stride for n, stride in zip(shape, strides)) if numel else -1
-    if (last + 1) * width > extent.nbytes:
-        raise broken(f"data within {extent.nbytes} bytes", f"element {last} of {width} bytes")
+    if (last + 1) * width > storage_place.nbytes:
+        raise broken(
+            f"data within {storage_place.nbytes} bytes", f"element {last} of {width} bytes"
+        )
     contiguous = numel == 0 or strides_in_order(shape, strides)
-    start = extent.start + offset * width
+    start = storage_place.start + offset * width
     return Stored(name, view.dtype, shape, file, start, None if contiguous else strides)
 
 
 def strides_in_order(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Return whether elements with these strides are contiguous in row-major order."""
+    """Return whether a tensor with these strides (in elements) is contiguous in row-major order."""
     step = 1
     for count, stride in zip(reversed(shape), reversed(strides)):
         if count != 1 and stride != step:

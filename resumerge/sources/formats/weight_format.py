@@ -15,7 +15,7 @@ from resumerge.sources.types import Description
 from resumerge.tensors import Stored
 
 ReadRange = Callable[[int, int], bytes]
-"""A function that returns bytes ``start:stop`` of a file; fewer at the file's end."""
+"""A function that returns bytes ``start:stop`` of a file, or fewer if the file ends before."""
 
 
 class Header(NamedTuple):
@@ -23,11 +23,11 @@ class Header(NamedTuple):
 
     Args:
         tensors: the tensors, by name.
-        digest: the xxh3-128 hex digest of the description; it pins a local file's content.
-        left_out: the file's content beside tensors, in words: ``epoch (int)``.
-        metadata: texts that the file's writer put beside the tensors.
-        described: the file's own description of its model, in formats that have one.
-        first: the file's bytes before the first tensor, in formats where data follows a header.
+        digest: the xxh3-128 hex digest of the description, which pins a local file's content.
+        left_out: the file's content other than tensors, in words: ``epoch (int)``.
+        metadata: the texts in the header of a safetensors file, by key.
+        described: the metadata of the model in a GGUF file; None for other formats.
+        first: the bytes of a safetensors file before the first tensor; empty for other formats.
     """
 
     tensors: dict[str, Stored]
@@ -39,17 +39,20 @@ class Header(NamedTuple):
 
 
 class WeightFormat(ABC):
-    """A format of weight files. To be read, it is in the list `FORMATS` of `registry`.
+    """A format of weight files. The list `FORMATS` of `registry` has every format that is read.
 
     Attributes:
         name: the name in messages, like "safetensors file".
         suffixes: the endings of its files' names.
         model_file: the name of the file that holds a whole model. The index of a model in several
-            files, a JSON object with ``weight_map``, has this name with ``.index.json`` after it.
-        adapter_file: the name of the file that holds a whole adapter; its index is named alike.
-        any_name: whether its files have any name, and no index: then the two names are not used.
-        header_first: whether the header is the first bytes of the file and nothing else is read for
-            it. Then the header of a file on the Hub is requested ahead, and cached by its etag.
+            files has this name followed by ``.index.json``.
+        adapter_file: the name of the file that holds a whole adapter. The index has this name
+            followed by ``.index.json``.
+        any_name: whether its files may have any name and have no index. If true, `model_file` and
+            `adapter_file` are not used.
+        header_first: whether the header is at the start of the file and only these bytes are read
+            for it. If true, the start of a remote file is requested at once, and cached by the
+            identity of its content.
     """
 
     name: ClassVar[str]
@@ -64,13 +67,13 @@ class WeightFormat(ABC):
         """Read and validate the header of a file. Nothing in the file may be executed or trusted.
 
         Args:
-            read: reads the file, which may be local or on the Hub.
+            read: reads ranges of the file, which may be local or remote.
             size: the size of the whole file, in bytes.
-            file: its path relative to the source's folder, for each `Stored`.
-            where: the file as named in messages.
+            file: the file's path relative to the source's folder, for each `Stored`.
+            where: the file's name in messages.
 
         Raises:
-            InputError: the file is truncated or damaged, or holds anything but weights.
+            InputError: the file is truncated or damaged, or holds anything other than weights.
         """
 
     def read_local_header(self, path: Path, file: str) -> Header:
@@ -96,10 +99,11 @@ def damaged_from_start(
 
     Args:
         what: the kind of file, like "torch checkpoint".
-        where: the file.
-        first: its first bytes, at least 8.
-        expected: what the format asks for.
-        found: what the file has instead, unless its first bytes are of a known text.
+        where: the file's name in messages.
+        first: the first bytes of the file, at least 8.
+        expected: the content that the format requires.
+        found: the content of the file. It is replaced if the file is recognised as another thing,
+            like a Git LFS pointer.
     """
     if (other := stand_in(first)) is not None:
         lies_there, fix = other
@@ -114,9 +118,9 @@ def damaged(what: str, where: str, expected: str, found: str) -> InputError:
 
     Args:
         what: the kind of file, like "tokenizer".
-        where: the file.
-        expected: what the format asks for.
-        found: what the file has instead.
+        where: the file's name in messages.
+        expected: the content that the format requires.
+        found: the content of the file.
     """
     return refuse(
         f"The {what} is damaged",
