@@ -1,13 +1,13 @@
-"""LoRA adapters, of whatever program: the tensors of a model as an adapter changes them.
+"""LoRA adapters of any program: the tensors of a model as an adapter changes them.
 
-`lora` makes a model with an adapter a source like any other, from headers alone. The adapter's
-settings, and its tensors with PEFT's names, come from the program that wrote it
-(`sources/adapter_programs/`). Then, in this order, `adapter_names` parses these names,
-`model_names` finds the model's tensor, whichever program spells its name, and `pairing` assigns
-each tensor of the adapter to the tensor that it changes. `changed` makes the changed weight of a
-module (`orientation`: which axis counts outputs), `experts` those of experts, and `tokens` rows of
-single tokens. `weight_tying` keeps tied tensors equal. `heads` is about classifiers, `vocabulary`
-about tensors that grow with new tokens, `completeness` about tensors that the config promises, and
-`refusals` about problems. A changed weight is a `resumerge.tensors.Adapted`. May import
-`sources/formats/`, but not `sources/remote/`.
+`lora` combines a model and an adapter into one `Source`, from headers alone. The program that wrote
+the adapter (`sources/adapter_programs/`) returns its settings, and its tensors under PEFT's names.
+`adapter_names` parses these names. `model_names` finds the model's tensor by any program's name for
+it. `pairing` assigns each tensor of the adapter to the tensor that it changes.
+
+`changed` makes the changed weight of a module, `experts` the weights of experts, and `tokens` the
+rows of single tokens. `orientation` decides which axis of a weight counts outputs. `weight_tying`
+keeps tied tensors equal. `heads` handles classifiers, `vocabulary` tensors that grow with new
+tokens, and `completeness` tensors that the config promises. `refusals` collects problems. A changed
+weight is a `resumerge.tensors.Adapted`. May import `sources/formats/`, but not `sources/remote/`.
 """

@@ -1,4 +1,4 @@
-"""Parses the names of an adapter's tensors: the module and the role of each tensor."""
+"""Parses the names of an adapter's tensors into the module and the role of each tensor."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ADDED = "base_model.model."
 """The prefix that peft adds to the names of a model's tensors."""
 
 _WRAPPERS = re.compile(r"(^|\.)(_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)(?=\.)")
-"""The modules that torch wraps others in, anywhere in a name: compiled, sharded, recomputed."""
+"""The names of torch's wrapper modules, anywhere in a name: compiled, sharded, checkpointed."""
 
 
 class _Spelling(NamedTuple):
@@ -23,8 +23,8 @@ class _Spelling(NamedTuple):
         text: the words after the module's name.
         role: the tensor's role; see `AdapterNames.modules`.
         ending: a pattern of the text after `text`.
-        labelled: whether peft may put the adapter's own name after the text, as in
-            ``lora_A.default.weight``; it leaves that out when it saves an adapter.
+        labelled: whether peft may put the adapter's name after the text, as in
+            ``lora_A.default.weight``. peft omits this name when it saves an adapter.
     """
 
     text: str
@@ -44,7 +44,7 @@ _ROLE_SPELLINGS = (
     _Spelling("token_adapter.trainable_tokens_delta", "delta", labelled=True),
     _Spelling("alpha", "alpha"),
 )
-"""Every way to name a tensor that changes a module; the patterns below are made of it."""
+"""All ways to name a tensor that changes a module. The patterns below are built from them."""
 
 _ROLES = {spelling.text: spelling.role for spelling in _ROLE_SPELLINGS}
 _TEXTS = "|".join(rf"{re.escape(each.text)}(?={each.ending}\Z)" for each in _ROLE_SPELLINGS)
@@ -56,36 +56,36 @@ _BEFORE_LABEL = "|".join(
 _LABELLED = re.compile(
     rf".+\.(?:{_BEFORE_LABEL})\.(?!weight$)(?P<label>[^.]+)(?:\.weight)?", re.DOTALL
 )
-"""The names of tensors with the adapter's own name."""
+"""The names of tensors that include the adapter's name."""
 
 _NOT_WEIGHTS = re.compile(r"(^|\.)(lora_|token_adapter\.)")
-"""The names of an adapter's own tensors: one that no spelling fits is unknown, and not whole."""
+"""The marks of an adapter's own tensors. A marked name that fits no spelling is unknown."""
 
 _COPY = re.compile(r"\.modules_to_save(?=\.)")
 _ORIGINAL = re.compile(r"\.original_module(?=\.)")
 
 
 def has_matrices(names: Iterable[str]) -> bool:
-    """Return whether names of tensors are those of a LoRA adapter's matrices, A and B."""
-    found = filter(None, map(_CHANGE.fullmatch, names))
-    return {"A", "B"} <= {_ROLES[each["text"]] for each in found}
+    """Return whether tensor names include those of a LoRA's matrices A and B."""
+    matches = filter(None, map(_CHANGE.fullmatch, names))
+    return {"A", "B"} <= {_ROLES[each["text"]] for each in matches}
 
 
 @dataclass
 class AdapterNames:
     """The parsed names of an adapter's tensors.
 
-    Each name is in one place: in `keys` (the tensor is then in `modules` or `whole`), in `unknown`
-    or `ignored`, or in `doubled`, as the second of a pair.
+    Each name is stored once: in `keys` (its tensor is then in `modules` or `whole`), in `unknown`,
+    in `ignored`, or as the second name of a pair in `doubled`.
 
     Args:
         modules: the tensors of each module, by role: ``A``, ``B`` (or ``embedding_A``,
             ``embedding_B``), ``magnitude``, ``alpha``, and ``delta`` for rows of single tokens.
-        whole: tensors that take the place of the model's, by the names that peft loads them under.
-        keys: the name in the adapter of each tensor above, by module and role; of a whole tensor
-            by its name in `whole`, and an empty role.
-        unknown: names of no known kind.
-        doubled: pairs of names that mean the same.
+        whole: tensors that replace the model's, by the names under which peft loads them.
+        keys: the name in the adapter of each tensor above, by module and role. For a whole tensor,
+            the key is its name in `whole` and an empty role.
+        unknown: names that cannot be parsed.
+        doubled: pairs of names with the same meaning.
         ignored: names that peft writes and does not load: originals, and copies of whole tensors.
     """
 
@@ -99,10 +99,10 @@ class AdapterNames:
     @classmethod
     def of(cls, adapter: Mapping[str, Tensor]) -> AdapterNames:
         """Parse the names of an adapter's tensors."""
-        names, plain = cls(), _without_labels(adapter)
-        every = frozenset(plain.values())
+        names, plain_by_key = cls(), _without_labels(adapter)
+        plain_names = frozenset(plain_by_key.values())
         for key, tensor in adapter.items():
-            names._add(key, plain[key], tensor, every)
+            names._add(key, plain_by_key[key], tensor, plain_names)
         return names
 
     def _add(self, key: str, plain: str, tensor: Tensor, every: frozenset[str]) -> None:
@@ -122,32 +122,38 @@ class AdapterNames:
                 self.whole[whole] = tensor
 
     def _is_new(self, name: str, role: str, key: str) -> bool:
-        before = self.keys.setdefault((name, role), key)
-        if before != key:
-            self.doubled.append((before, key))
-        return before == key
+        first_key = self.keys.setdefault((name, role), key)
+        if first_key != key:
+            self.doubled.append((first_key, key))
+        return first_key == key
 
 
 def _without_labels(keys: Iterable[str]) -> dict[str, str]:
-    """Return the names of tensors without torch's wrappers and without the adapter's own name.
+    """Return each name without torch's wrappers and without the adapter's name, by the full name.
 
-    The adapter's own name stands in all names or in none. If a file has the tensors of several
-    adapters, two tensors get the same name, and are refused.
+    peft puts the adapter's name into all names or into none. If a file has the tensors of several
+    adapters, two tensors get the same name, and are refused later.
     """
     plain = {key: _WRAPPERS.sub("", key).lstrip(".") for key in keys}
     labels = {matches["label"] for name in plain.values() if (matches := _LABELLED.fullmatch(name))}
-    either = "|".join(map(re.escape, sorted({"default", *labels})))
-    label = re.compile(rf"(\.(?:{_BEFORE_LABEL}|modules_to_save))\.(?:{either})(?=\.|$)")
+    label_pattern = "|".join(map(re.escape, sorted({"default", *labels})))
+    label = re.compile(rf"(\.(?:{_BEFORE_LABEL}|modules_to_save))\.(?:{label_pattern})(?=\.|$)")
     return {key: label.sub(r"\1", name) for key, name in plain.items()}
 
 
 def _is_unused(name: str, every: frozenset[str]) -> bool:
-    """Return whether peft writes a tensor beside the one that it loads.
+    """Return whether peft does not load a tensor, since it loads another one of the same module.
 
-    It is the original of a module that is saved whole, or a copy of the module's tensor.
+    Such a tensor is the original of a module that is saved whole, or a copy of the module's tensor.
+
+    Args:
+        name: the name of the tensor, without wrappers and labels.
+        every: the names of all tensors of the adapter, in the same form.
     """
-    plain = _COPY.sub("", name)
-    if plain != name and plain in every:
+    without_copy = _COPY.sub("", name)
+    if without_copy != name and without_copy in every:
         return True
-    kept = _ORIGINAL.sub("", name)
-    return kept != name and not every.isdisjoint({kept, _ORIGINAL.sub(".modules_to_save", name)})
+    without_original = _ORIGINAL.sub("", name)
+    return without_original != name and not every.isdisjoint(
+        {without_original, _ORIGINAL.sub(".modules_to_save", name)}
+    )

@@ -1,4 +1,4 @@
-"""The weight of one module as an adapter's tensors for that module change it."""
+"""The changed weight of one module, from the adapter's tensors for this module."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from resumerge.tensors.dtypes import FLOATS
 
 
 class ModuleChanges:
-    """The changes of an adapter's modules, one by one. Matrices that do not fit are refused.
+    """The maker of changed weights, one for each module. Matrices that do not fit are refused.
 
     Args:
-        models: the model, and the model with the adapter, as the user wrote them.
+        models: the model without and with the adapter, as the recipe names them.
         settings: the adapter's config.
-        orientations: the way round in which square weights are stored.
-        refusals: the problems, to which those of the modules are added.
+        orientations: the orientation in which square weights are stored.
+        refusals: the collector of problems.
     """
 
     def __init__(
@@ -35,7 +35,14 @@ class ModuleChanges:
     def changed(
         self, name: str, module: str, roles: Mapping[str, Tensor], weight: Tensor
     ) -> Tensor | None:
-        """Return the weight of a module as the adapter changes it; None if there is a problem."""
+        """Return the changed weight of a module; None if a problem was added to the refusals.
+
+        Args:
+            name: the weight's name in the model.
+            module: the module's name in the adapter.
+            roles: the adapter's tensors for the module, by role, as in `AdapterNames.modules`.
+            weight: the weight without the adapter.
+        """
         if roles.keys() == {"delta"}:
             return self._with_tokens(name, module, weight, roles["delta"])
         a = roles.get("A") or roles.get("embedding_A")
@@ -54,17 +61,21 @@ class ModuleChanges:
                 self._refusals.mismatch(module, "floating-point tensors", tensor)
                 return None
         rank = a.shape[0] if a.shape else 0
-        fits = [transposed for transposed in (False, True) if _fits(a, b, weight, transposed)]
+        orientations = [
+            transposed for transposed in (False, True) if _fits(a, b, weight, transposed)
+        ]
         if "embedding_A" in roles:
-            fits = [transposed for transposed in fits if transposed]
-        if not fits or rank == 0:
+            orientations = [transposed for transposed in orientations if transposed]
+        if not orientations or rank == 0:
             self._refusals.mismatch(
                 module,
                 f"A and B whose product has shape {list(weight.shape)}, as in {self._models[0]}",
                 f"A {list(a.shape)} and B {list(b.shape)}",
             )
             return None
-        transposed = self._orientations.is_transposed(name) if len(fits) == 2 else fits[0]
+        transposed = (
+            self._orientations.is_transposed(name) if len(orientations) == 2 else orientations[0]
+        )
         if not self.has_rank(module, rank):
             return None
         outputs = b.shape[0]
@@ -79,24 +90,27 @@ class ModuleChanges:
         return Adapted.of(name, weight, *factors, models=self._models)
 
     def has_rank(self, module: str, rank: int) -> bool:
-        """Return whether a LoRA has the rank that its config states, if any; else add a problem."""
-        said = self._settings.rank_of(module)
-        if said is not None and said != rank:
+        """Return whether a LoRA has the rank that its config states, if any.
+
+        If it has another rank, a problem is added to the refusals.
+        """
+        stated_rank = self._settings.rank_of(module)
+        if stated_rank is not None and stated_rank != rank:
             self._refusals.problem(
                 "The adapter's matrices have another rank than its config says",
                 module,
-                expected=f"rank {said:g} (r, rank_pattern)",
+                expected=f"rank {stated_rank:g} (r, rank_pattern)",
                 found=f"rank {rank}",
                 fix="take adapter_config.json and the weights from the same place: the scale "
                 "follows from the rank, and peft does not load them either",
             )
-        return said is None or said == rank
+        return stated_rank is None or stated_rank == rank
 
     def _with_tokens(self, name: str, module: str, weight: Tensor, delta: Tensor) -> Tensor | None:
-        """Return an embedding with the rows of the adapter's tokens; None if they do not fit."""
+        """Return an embedding with the adapter's rows of tokens; None if they do not fit."""
         tokens = tokens_of(module, self._settings.tokens)
-        floats = {weight.dtype, delta.dtype} <= FLOATS.keys()
-        changed = with_rows(name, weight, delta, tokens) if floats else None
+        are_floats = {weight.dtype, delta.dtype} <= FLOATS.keys()
+        changed = with_rows(name, weight, delta, tokens) if are_floats else None
         if changed is None:
             self._refusals.mismatch(
                 module,
@@ -108,7 +122,14 @@ class ModuleChanges:
 
 
 def _fits(a: Tensor, b: Tensor, weight: Tensor, transposed: bool) -> bool:
-    """Return whether ``B @ A`` has the shape of the weight, or of its transpose if `transposed`."""
+    """Return whether ``B @ A`` has the shape of the weight, or of its transpose.
+
+    Args:
+        a: the matrix A, (rank, in); for a convolution, with the dimensions of its kernel.
+        b: the matrix B, (out, rank).
+        weight: the weight.
+        transposed: whether to compare with the transpose.
+    """
     if len(a.shape) < 2 or len(b.shape) < 2 or len(weight.shape) < 2:
         return False
     if b.numel != b.shape[0] * b.shape[1] or b.shape[1] != a.shape[0]:

@@ -1,4 +1,4 @@
-"""The tensors that an adapter's file lacks though its config says that it has them."""
+"""The tensors that an adapter's config promises but its file lacks."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ def lacking(
     replaced: Collection[str],
     adapted: Collection[str],
 ) -> Iterator[str]:
-    """Yield the names of the tensors that an adapter's config promises and its file lacks.
+    """Yield the names of the tensors that an adapter's config promises but its file lacks.
 
     Args:
         settings: the adapter's config.
         base: the tensors of the model.
         whole: the adapter's names of the tensors that it saves whole.
-        replaced: the model's names of these tensors.
-        adapted: the model's names of the weights that the adapter adds matrices to.
+        replaced: the model's names of the tensors that whole tensors replace.
+        adapted: the model's names of the weights that the adapter changes by matrices.
     """
-    saved = settings.modules_to_save
-    places = {name: _place(name) for name in (*base, *whole)} if saved else {}
+    has_whole_modules = settings.modules_to_save
+    places = {name: _place(name) for name in (*base, *whole)} if has_whole_modules else {}
 
     def under(names: Iterable[str], entry: str) -> list[str]:
         return [name for name in names if _place(entry) in places[name]]
@@ -43,7 +43,7 @@ def lacking(
         yield from (name for name in expected if name not in replaced and name not in adapted)
         if not expected and entry not in heads and not under(whole, entry):
             yield f"{entry}.weight"
-    # peft names heads by several names, of which a model has one.
+    # peft lists several names of heads; a model has one of them.
     if heads and not any(under(names, entry) for entry in heads for names in (base, whole)):
         yield f"{heads[-1]}.weight"
     yield from (name for name in _biases(settings, base, adapted) if name not in replaced)
@@ -52,7 +52,7 @@ def lacking(
 def _biases(
     settings: LoraConfig, base: Mapping[str, Tensor], adapted: Collection[str]
 ) -> Iterator[str]:
-    """Yield the biases of the model that an adapter trains, by the option ``bias``."""
+    """Yield the model's biases that an adapter trains according to its option ``bias``."""
     if settings.bias == "lora_only":
         for name in adapted:
             bias = f"{name.removesuffix('weight')}bias"
@@ -67,5 +67,8 @@ def _biases(
 
 
 def _place(name: str) -> str:
-    """Return a name in the common spelling, between dots: a module's is a part of its tensors'."""
+    """Return a name in the common spelling, between dots.
+
+    The result for a module is a substring of the result for each of its tensors.
+    """
     return f".{spelled(stripped(name))}."

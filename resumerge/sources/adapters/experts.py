@@ -1,8 +1,8 @@
-"""Adapters of experts, packed or as single matrices, on models whose experts have either form.
+"""Adapters of experts. Both model and adapter may have experts as packed or as single matrices.
 
 peft adapts a packed tensor (``target_parameters``) with one pair of matrices for all experts:
-``A`` of shape (rank * experts, in), where the rows of an expert are together, and ``B`` of shape
-(out, rank * experts), where each expert has every `experts`-th column.
+``A`` of shape (rank * experts, in), in which the rows of an expert are consecutive, and ``B`` of
+shape (out, rank * experts), in which an expert has every `experts`-th column.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ _MATRICES: dict[str, tuple[str, ...]] = {
     "up_proj": ("up_proj",),
     "down_proj": ("down_proj",),
 }
-"""The matrices of an expert in each packed tensor, in the order in which classes declare these."""
+"""The matrices of an expert in each packed tensor, in the order of the classes' declarations."""
 
 _FUSED = {"weights_in": ("gate_proj", "up_proj")}
-"""Other tensors of files that transformers divides by rows: those of DINOv2's SwiGLU."""
+"""Other fused tensors, which transformers divides by rows: that of DINOv2's SwiGLU."""
 
 _OF_EXPERT = re.compile(r"(?P<container>.+\.experts)\.(?P<number>\d+)\.\w+")
 
 
 @dataclass(frozen=True)
 class ExpertParameter:
-    """The matrices of all experts of a layer that one parameter of transformers holds.
+    """A parameter of transformers that holds matrices of all experts of a layer.
 
     Args:
-        name: the parameter's name in the model as it is loaded.
+        name: the parameter's name in the loaded model.
         packed: the name of the tensor with all matrices; None if each matrix has its own tensor.
         experts: the matrices of each expert, in their order along the rows.
     """
@@ -50,9 +50,9 @@ class ExpertParameter:
         return sum(matrix.shape[0] for matrix in self.experts[0]), self.experts[0][0].shape[1]
 
     def fitting_orientations(self, a: Tensor, b: Tensor) -> list[bool]:
-        """Return the orientations in which matrices fit: False as stored, True transposed.
+        """Return the orientations of the experts in which matrices fit: True is transposed.
 
-        There are both if each expert is square, and none if the matrices do not fit.
+        The list has both orientations if each expert is square, and is empty if nothing fits.
 
         Args:
             a: shape (rank * experts, in).
@@ -83,7 +83,7 @@ class ExpertParameter:
             b: shape (out, rank * experts).
             scale: the factor on ``B @ A``.
             transposed: whether the experts are stored as (in, out).
-            models: the model without and with the adapter, as text.
+            models: the model without and with the adapter, as the recipe names them.
         """
         assert isinstance(a, Stored) and isinstance(b, Stored)
         count = len(self.experts)
@@ -108,9 +108,9 @@ class PlaceInPacked:
     """The place of a matrix in a packed tensor, or in a tensor that fuses two matrices.
 
     Args:
-        packed: that tensor's name.
-        expert: the expert's number; 0 in a tensor that fuses two matrices.
-        place: the matrix's number among the matrices of the expert, or among the two.
+        packed: the name of the packed or fused tensor.
+        expert: the expert's number; 0 in a fused tensor.
+        place: the matrix's number among the matrices of the expert, or of the fused tensor.
         height: the number of rows of a matrix.
     """
 
@@ -129,7 +129,7 @@ class PlaceInPacked:
 
 
 class Experts:
-    """The experts of one model, in whichever form its files have them.
+    """The experts of one model, whose files may have them packed or as single matrices.
 
     Args:
         known: the names of the model's tensors.
@@ -144,7 +144,7 @@ class Experts:
         """Return the parameters of the experts of a layer, in the order of their declaration.
 
         Args:
-            container: the adapter's name of the module that holds them.
+            container: the adapter's name of the module that holds the experts.
         """
         if container not in self._of:
             self._of[container] = tuple(self._parameters(container))
@@ -157,13 +157,13 @@ class Experts:
             module: the adapter's name of the matrix.
 
         Returns:
-            the place; None if there is none, or if the experts lie transposed.
+            the place; None if no such tensor has the matrix, or if the experts are transposed.
         """
-        found = _OF_EXPERT.fullmatch(module)
-        if found is None:
+        match = _OF_EXPERT.fullmatch(module)
+        if match is None:
             return self._place_in_fused(module)
-        matrix, number = spelled(module).rpartition(".")[2], int(found["number"])
-        parameters = self.parameters(found["container"])
+        matrix, number = spelled(module).rpartition(".")[2], int(match["number"])
+        parameters = self.parameters(match["container"])
         for parameter in parameters:
             matrices = _MATRICES[parameter.name.rpartition(".")[2]]
             if parameter.packed is None or matrix not in matrices:
@@ -193,15 +193,15 @@ class Experts:
             # Where there are gates, up_proj is a part of gate_up_proj.
             elif name != "up_proj" or not self._separate(container, 0, ("gate_proj",)):
                 experts: list[tuple[Tensor, ...]] = []
-                while found := self._separate(container, len(experts), matrices):
-                    experts.append(found)
+                while matrices_of_expert := self._separate(container, len(experts), matrices):
+                    experts.append(matrices_of_expert)
                 if experts:
                     yield ExpertParameter(label, None, tuple(experts))
 
     def _separate(
         self, container: str, expert: int, matrices: tuple[str, ...]
     ) -> tuple[Tensor, ...]:
-        """Return the matrices of an expert, if each of them has its own tensor; else none."""
+        """Return the matrices of an expert; empty unless each of them has its own tensor."""
         names = [self._known.find(f"{container}.{expert}.{m}.weight") for m in matrices]
         return tuple(self._base[n] for n in names if n) if None not in names else ()
 
@@ -214,14 +214,14 @@ def whole_parameter(label: str, name: str, tensor: Tensor) -> ExpertParameter:
 
 
 def is_stored_transposed(parameters: Sequence[ExpertParameter]) -> bool | None:
-    """Return whether packed tensors count inputs along their rows; None if shapes do not tell."""
+    """Return whether the rows of packed tensors count inputs; None if the shapes do not decide."""
     shapes = {parameter.name.rpartition(".")[2]: parameter.shape for parameter in parameters}
     first, down = shapes.get("gate_up_proj") or shapes.get("up_proj"), shapes.get("down_proj")
     if first is None or down is None:
         return None
-    times = 2 if "gate_up_proj" in shapes else 1
-    straight = first == (times * down[1], down[0])
-    return None if straight == (first == (down[1], times * down[0])) else not straight
+    factor = 2 if "gate_up_proj" in shapes else 1
+    as_stored = first == (factor * down[1], down[0])
+    return None if as_stored == (first == (down[1], factor * down[0])) else not as_stored
 
 
 def restacked(packed: Tensor, changed: Mapping[int, Tensor], height: int) -> Tensor:
@@ -230,7 +230,7 @@ def restacked(packed: Tensor, changed: Mapping[int, Tensor], height: int) -> Ten
     Args:
         packed: shape (experts, rows, columns), or (rows, columns).
         changed: the changed matrices, by their number among all matrices of this height.
-        height: the rows of a matrix.
+        height: the number of rows of a matrix.
     """
     shape = (height, packed.shape[-1])
     count = packed.numel // math.prod(shape)
@@ -245,7 +245,7 @@ def _matrix(packed: Tensor, number: int, shape: tuple[int, ...]) -> Tensor:
 def _factors(
     a: Stored, b: Stored, number: int, count: int, transposed: bool, first: int, last: int
 ) -> tuple[Stored, Stored]:
-    """Return the left and the right matrix whose product changes rows of one expert.
+    """Return the left and the right matrix whose product is added to rows of one expert.
 
     Args:
         a: shape (rank * count, in).
@@ -258,13 +258,13 @@ def _factors(
     """
     rank = a.shape[0] // count
     (a_row, a_column), (b_row, b_column) = _strides(a), _strides(b)
-    of_a, of_b = number * rank * a_row, number * b_column
+    first_of_a, first_of_b = number * rank * a_row, number * b_column
     if transposed:
-        left = _view(a, (last - first, rank), (a_column, a_row), of_a + first * a_column)
-        right = _view(b, (rank, b.shape[0]), (count * b_column, b_row), of_b)
+        left = _view(a, (last - first, rank), (a_column, a_row), first_of_a + first * a_column)
+        right = _view(b, (rank, b.shape[0]), (count * b_column, b_row), first_of_b)
     else:
-        left = _view(b, (last - first, rank), (b_row, count * b_column), of_b + first * b_row)
-        right = _view(a, (rank, a.shape[1]), (a_row, a_column), of_a)
+        left = _view(b, (last - first, rank), (b_row, count * b_column), first_of_b + first * b_row)
+        right = _view(a, (rank, a.shape[1]), (a_row, a_column), first_of_a)
     return left, right
 
 

@@ -1,4 +1,4 @@
-"""Adapters that bring a head of their own: classifiers on a language model."""
+"""Adapters with a new head, which turn a language model into a classifier."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from resumerge.sources.adapter_programs.config import LoraConfig
 from resumerge.tensors import Tensor
 
 HEADS = ("classifier", "pre_classifier", "classification_head", "qa_outputs", "score")
-"""What transformers calls the heads of classifiers; peft saves ``classifier`` and ``score`` whole
-by itself, and most models have one of them."""
+"""transformers' names of the heads of classifiers. Most models have one of ``classifier`` and
+``score``, which peft saves whole by default."""
 
 _CLASSES = {
     "SEQ_CLS": "ForSequenceClassification",
     "TOKEN_CLS": "ForTokenClassification",
     "QUESTION_ANS": "ForQuestionAnswering",
 }
-"""How the names of transformers' classes end, by peft's ``task_type``."""
+"""The endings of the names of transformers' classes, by peft's ``task_type``."""
 
 _CLASS_ENDS = re.compile(r"(For[A-Z]\w*|LMHeadModel|DoubleHeadsModel|Model)$")
 _LANGUAGE_HEAD = re.compile(
@@ -29,35 +29,35 @@ _LANGUAGE_HEAD = re.compile(
 
 
 def is_language_head(name: str) -> bool:
-    """Return whether a tensor is one of a language model's head, by its name."""
+    """Return whether a tensor belongs to a language model's head, by its name."""
     return bool(_LANGUAGE_HEAD.search(name))
 
 
 def is_of_new_head(name: str, settings: LoraConfig) -> bool:
     """Return whether a tensor belongs to the head that an adapter's task adds to its model."""
-    saved = (*settings.modules_to_save, *HEADS)
-    return settings.task in _CLASSES and any(f".{entry}." in f".{name}" for entry in saved)
+    entries = (*settings.modules_to_save, *HEADS)
+    return settings.task in _CLASSES and any(f".{entry}." in f".{name}" for entry in entries)
 
 
 def classifier(
     config: Mapping[str, Any], settings: LoraConfig, added: Mapping[str, Tensor]
 ) -> dict[str, Any]:
-    """Return the config of the classifier that an adapter's task makes of a model.
+    """Return the config of the classifier that an adapter turns a model into.
 
     Args:
         config: the model's config.json.
         settings: the adapter's config.
-        added: the tensors of its new head.
+        added: the tensors of the adapter's new head, by name.
     """
-    end = _CLASSES[settings.task or ""]
+    class_ending = _CLASSES[settings.task or ""]
     classifier_config = dict(config)
     classifier_config["architectures"] = [
-        _CLASS_ENDS.sub("", name) + end for name in class_names(config)
+        _CLASS_ENDS.sub("", name) + class_ending for name in class_names(config)
     ]
     labels = _labels(added)
     if settings.task != "QUESTION_ANS" and labels:
-        old = config.get("id2label")
-        if not isinstance(old, Mapping) or len(old) != labels:
+        old_labels = config.get("id2label")
+        if not isinstance(old_labels, Mapping) or len(old_labels) != labels:
             classifier_config["id2label"] = {
                 str(number): f"LABEL_{number}" for number in range(labels)
             }
@@ -67,8 +67,13 @@ def classifier(
 
 
 def _labels(added: Mapping[str, Tensor]) -> int | None:
-    """Return the number of labels: the rows of a head's last weight; None if it has no weight."""
+    """Return the number of labels, which is the number of rows of a head's last weight.
+
+    None if the head has no weight of two dimensions.
+    """
     weights = [tensor for tensor in added.values() if len(tensor.shape) == 2]
-    last = [tensor for tensor in weights if re.search(r"(out_proj|o_proj)\.weight$", tensor.name)]
-    rows = [tensor.shape[0] for tensor in last or weights]
-    return min(rows, default=None)
+    output_weights = [
+        tensor for tensor in weights if re.search(r"(out_proj|o_proj)\.weight$", tensor.name)
+    ]
+    row_counts = [tensor.shape[0] for tensor in output_weights or weights]
+    return min(row_counts, default=None)

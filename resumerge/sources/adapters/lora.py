@@ -1,4 +1,4 @@
-"""A model with a LoRA adapter, as a model like any other."""
+"""A model with a LoRA adapter as one source."""
 
 from __future__ import annotations
 
@@ -25,20 +25,21 @@ SHOWN = 5
 
 
 def with_adapter(ref: ModelRef, base: Source, adapter: Source) -> Source:
-    """Return a model with an adapter; its tensors are expressions that are not computed yet.
+    """Return a model with an adapter. Its tensors are expressions that are not computed yet.
 
-    If the tensors that the base ties are no longer one tensor with the adapter, the result is not
-    tied (``tie_word_embeddings: false``), as in training. An embedding with another number of rows
-    than the base's changes ``vocab_size``. The adapter of a classifier makes the model a
-    classifier, with the adapter's head in place of the language model's.
+    If the adapter makes tied tensors different, the result is not tied
+    (``tie_word_embeddings: false``), as in training. An embedding with another number of rows than
+    the base's changes ``vocab_size``. The adapter of a classifier makes the model a classifier, in
+    which the adapter's head replaces the language model's head.
 
     Args:
         ref: ``model+adapter`` as the recipe names it.
-        base: the model, opened.
-        adapter: the adapter, opened as an adapter.
+        base: the opened model.
+        adapter: the opened adapter.
 
     Raises:
-        InputError: not a LoRA adapter, a variant that is not supported, or one of another model.
+        InputError: the adapter is not a LoRA, is of an unsupported variant, or does not fit the
+            model.
     """
     program = program_of(adapter)
     settings = program.settings(adapter)
@@ -93,7 +94,7 @@ def program_of(adapter: Source) -> AdapterProgram:
     """Return the program that wrote an adapter.
 
     Raises:
-        InputError: the adapter has no config, and its names are not those of one program.
+        InputError: the adapter has no config, and no single program writes all of its names.
     """
     for program in PROGRAMS:
         if program.wrote(adapter.config, adapter.tensors):
@@ -102,7 +103,12 @@ def program_of(adapter: Source) -> AdapterProgram:
 
 
 def in_folder(folder: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors of a part of a source, with their files named as in the whole source."""
+    """Return the tensors of a part of a source with `folder` before the names of their files.
+
+    Args:
+        folder: the part's prefix in `Source.files`: ``base/`` or ``adapter/``.
+        tensors: the tensors of the part, by name.
+    """
     return {name: _in_file(folder, tensor) for name, tensor in tensors.items()}
 
 
@@ -119,7 +125,7 @@ def _replaced(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> Iter
 
 
 def _tied(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> Iterator[LeftOut]:
-    """Yield the tensors that tying replaces by another name's tensor, one for each name."""
+    """Yield the tensors whose names mean another tensor after tying."""
     for name, tensor in before.items():
         if after.get(name) is not tensor:
             yield LeftOut(tensor, UnusedReason.TIED)
@@ -132,21 +138,21 @@ def _config(
     settings: LoraConfig,
     new_head: Mapping[str, Tensor],
 ) -> dict[str, Any]:
-    """Return a config.json that is adjusted to the tensors with the adapter."""
+    """Return a config.json that fits the tensors with the adapter."""
     if new_head:
         config = classifier(config, settings, new_head)
-    grown = [
+    row_counts = [
         (old.shape[0], tensors[name].shape[0])
         for name, old in base.tensors.items()
         if is_embedding(name) and old.shape and tensors[name].shape[0] != old.shape[0]
     ]
-    for rows, more in grown:
-        config = _with_value(config, "vocab_size", rows, more)
+    for rows, new_rows in row_counts:
+        config = _with_value(config, "vocab_size", rows, new_rows)
     return config
 
 
 def _with_value(config: Mapping[str, Any], key: str, old: Any, new: Any) -> dict[str, Any]:
-    """Return a config in which `key` is `new` wherever it was `old`, also in nested configs."""
+    """Return a config with `new` for each `key` whose value was `old`, also in nested configs."""
     return {
         name: _with_value(value, key, old, new)
         if isinstance(value, Mapping)

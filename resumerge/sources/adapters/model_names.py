@@ -1,8 +1,9 @@
-"""Finds a tensor of a model by its name, whichever program spells it.
+"""Finds a tensor of a model by any program's name for it.
 
-A model's tensors have other names in its files than in memory, and transformers has changed both
-more than once (its `conversion_mapping.py`, and the prefix of a model's class). A name of another
-program means the tensor of the model whose name has the same meaning, if there is only one such.
+The names of a model's tensors in its files differ from those in memory, and transformers has
+changed both more than once (its `conversion_mapping.py`, and the prefix of a model's class). A name
+is therefore reduced to a meaning. It matches the model's tensor whose name has the same meaning,
+unless several tensors have it.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from collections.abc import Iterable
 from functools import cached_property
 
 Meaning = tuple[frozenset[str], str]
-"""The words before the first number, which name the part of the model, and the text after them.
+"""The meaning of a tensor's name: the words that name a part of the model, and the text after them.
 
-Without a number: the words before the last one, and the last one.
+The words are those before the first number in the name. In a name without a number, they are all
+but the last word, which is the text.
 """
 
 _WRAPPERS = re.compile(
@@ -23,7 +25,7 @@ _WRAPPERS = re.compile(
     r"|mobilebert|mpnet|rembert|roformer|vit|deit|beit|dinov2|dinov2_with_registers|swin|swinv2"
     r"|segformer|wav2vec2|wavlm|pixio|videomae)\.)+(?=.)"
 )
-"""The prefixes that one program puts before all names of a model, and another does not."""
+"""The prefixes that some programs put before all names of a model, and others omit."""
 
 _TENSOR_SPELLINGS: tuple[tuple[str, str], ...] = (
     (r"LayerNorm\.gamma$", "LayerNorm.weight"),
@@ -62,7 +64,7 @@ _TENSOR_SPELLINGS: tuple[tuple[str, str], ...] = (
     (r"\bexperts\.(\d+)\.w2\b", r"experts.\1.down_proj"),
     (r"\bshared?_expert\.", "shared_experts."),
 )
-"""Patterns of spellings, each with the spelling that replaces it."""
+"""Patterns of spellings, each with the common spelling that replaces it."""
 
 _COMPILED = tuple((re.compile(pattern), to) for pattern, to in _TENSOR_SPELLINGS)
 _FIRST_NUMBER = re.compile(r"\.(?=\d+\.)")
@@ -75,28 +77,31 @@ _WITHOUT_MEANING = frozenset(
 
 
 def spelled(name: str) -> str:
-    """Return a name in the one spelling that replaces all others, with its prefix."""
+    """Return a name in the common spelling. Its prefix stays."""
     for pattern, to in _COMPILED:
         name = pattern.sub(to, name)
     return name
 
 
 def stripped(name: str) -> str:
-    """Return a name without the prefix before all names of a model, if it has one."""
+    """Return a name without the prefix that some programs put before all names of a model."""
     return _WRAPPERS.sub("", name)
 
 
 def meaning(name: str) -> Meaning:
     """Return the meaning of a tensor's name."""
-    common = spelled(stripped(name))
-    number = _FIRST_NUMBER.search(common)
-    cut = number.start() if number else common.rfind(".")
-    words = {_SAME_WORDS.get(word, word) for word in _WORD.findall(common[: max(0, cut)].lower())}
-    return frozenset(words - _WITHOUT_MEANING), common[cut + 1 :]
+    common_name = spelled(stripped(name))
+    number = _FIRST_NUMBER.search(common_name)
+    split_at = number.start() if number else common_name.rfind(".")
+    words = {
+        _SAME_WORDS.get(word, word)
+        for word in _WORD.findall(common_name[: max(0, split_at)].lower())
+    }
+    return frozenset(words - _WITHOUT_MEANING), common_name[split_at + 1 :]
 
 
 class ModelNames:
-    """The names of one model's tensors, which finds a tensor by any program's name for it.
+    """The names of one model's tensors, to find a tensor by any program's name for it.
 
     Args:
         names: the names of all tensors in the model's files.
@@ -107,33 +112,42 @@ class ModelNames:
         self._prefix_change = ("", "")
 
     def find(self, name: str) -> str | None:
-        """Return the tensor's name in the files; None if no tensor, or several, may be meant."""
+        """Return the name in the model's files of the tensor that a name means.
+
+        None if no tensor matches, or several do.
+        """
         if name in self._own:
             return name
         candidates = self._by_meaning.get(meaning(name), [])
         if len(candidates) == 1:
             return candidates[0]
-        dropped, added = self._prefix_change
-        in_files = added + name.removeprefix(dropped)
-        return in_files if name.startswith(dropped) and in_files in self._own else None
+        old_prefix, new_prefix = self._prefix_change
+        name_in_files = new_prefix + name.removeprefix(old_prefix)
+        return name_in_files if name.startswith(old_prefix) and name_in_files in self._own else None
 
     def learn_prefix(self, names: Iterable[str]) -> None:
-        """Learn an unknown prefix from names, if no tensor is found by any of them.
+        """Learn an unknown prefix from names if `find` finds no tensor for any of them.
 
-        It is the beginning of the first name, before the longest rest that is the end of exactly
-        one tensor's name. `find` replaces it by what that tensor's name has before this end.
+        The longest ending of the first name that exactly one tensor's name also has is looked up.
+        From then on, `find` replaces the text before this ending in the first name by the text
+        before it in the tensor's name.
+
+        Args:
+            names: names of tensors in an adapter.
         """
-        unknown = list(names)
-        if not unknown or any(self.find(name) for name in unknown):
+        given_names = list(names)
+        if not given_names or any(self.find(name) for name in given_names):
             return
-        parts = unknown[0].split(".")
+        parts = given_names[0].split(".")
         for k in range(len(parts) - 1):
             ending = ".".join(parts[k:])
-            fitting = [name for name in self._own if name == ending or name.endswith("." + ending)]
-            if len(fitting) == 1:
+            matching_names = [
+                name for name in self._own if name == ending or name.endswith("." + ending)
+            ]
+            if len(matching_names) == 1:
                 self._prefix_change = (
-                    unknown[0].removesuffix(ending),
-                    fitting[0].removesuffix(ending),
+                    given_names[0].removesuffix(ending),
+                    matching_names[0].removesuffix(ending),
                 )
                 return
 

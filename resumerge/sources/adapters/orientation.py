@@ -1,4 +1,4 @@
-"""The way round in which a module's weight is stored: (out, in), or (in, out) like a Conv1D's."""
+"""The orientation in which a module's weight is stored: (out, in), or (in, out) as in a Conv1D."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ _NUMBER = re.compile(r"\.\d+\.")
 
 
 class Orientations:
-    """The orientations of the weights of one model, which follow from biases.
+    """The orientations of the weights of one model, derived from biases.
 
-    A bias has an element for each output, so that the bias of a weight that is not square tells
-    which axis counts outputs. A square weight is stored like the other weights of its stack.
+    A bias has one element for each output. If its weight is not square, the length of the bias
+    shows which axis counts outputs. A square weight is stored like the other weights of its stack.
 
     Args:
-        tensors: the model's tensors.
-        default: the answer where no bias decides (``fan_in_fan_out`` of the adapter).
+        tensors: the model's tensors, by name.
+        default: the orientation if no bias decides (``fan_in_fan_out`` of the adapter): True for
+            (in, out).
     """
 
     def __init__(self, tensors: Mapping[str, Tensor], default: bool) -> None:
@@ -32,7 +33,7 @@ class Orientations:
         """Return whether a square weight is stored as (in, out).
 
         Args:
-            name: the weight's name, as the model's files have it.
+            name: the weight's name in the model's files.
         """
         if is_embedding(name):
             return True
@@ -45,12 +46,12 @@ class Orientations:
         return self._default if transposed is None else transposed
 
     def _is_stack_transposed(self, stack: str) -> bool | None:
-        """Return whether a stack's weights are transposed; None if biases give no clear answer."""
-        found = set(self._by_biases(stack))
-        return found.pop() if len(found) == 1 else None
+        """Return whether a stack's weights are transposed; None if its biases do not decide."""
+        orientations = set(self._by_biases(stack))
+        return orientations.pop() if len(orientations) == 1 else None
 
     def _by_biases(self, stack: str) -> Iterator[bool]:
-        """Yield whether each weight of a stack that is not square and has a bias is transposed."""
+        """Yield the orientation of each weight of a stack that its bias decides."""
         for name, weight in self._tensors.items():
             bias = self._tensors.get(f"{name.removesuffix('.weight')}.bias")
             transposed = transposed_by(bias, weight)
@@ -59,13 +60,13 @@ class Orientations:
 
 
 def transposed_by(bias: Tensor | None, weight: Tensor) -> bool | None:
-    """Return whether a bias says that a weight is stored as (in, out); None if it says nothing."""
-    square = len(weight.shape) != 2 or weight.shape[0] == weight.shape[1]
-    if bias is None or square or len(bias.shape) != 1 or bias.numel not in weight.shape:
+    """Return whether a weight is stored as (in, out), by its bias; None if the bias is no help."""
+    undecidable = len(weight.shape) != 2 or weight.shape[0] == weight.shape[1]
+    if bias is None or undecidable or len(bias.shape) != 1 or bias.numel not in weight.shape:
         return None
     return bias.numel == weight.shape[1]
 
 
 def _stack(name: str) -> str | None:
-    found = _NUMBER.search(name)
-    return name[: found.start()] if found else None
+    number = _NUMBER.search(name)
+    return name[: number.start()] if number else None

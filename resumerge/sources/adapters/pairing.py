@@ -1,4 +1,4 @@
-"""Pairs an adapter's tensors with the model's tensors that they change: each is used once."""
+"""Assigns each tensor of an adapter to the tensor of the model that it changes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from resumerge.tensors import Rounded, Tensor
 from resumerge.tensors.dtypes import FLOATS
 
 SHOWN = 5
-"""The largest number of names that a note tells."""
+"""The largest number of names in a note."""
 
 
 class Pairing:
@@ -47,13 +47,16 @@ class Pairing:
         adapter: the adapter.
         settings: the adapter's config.
         ties: the model's tensors by all their names, with the file names of the combined source.
-        of_adapter: the adapter's tensors, with the file names of the combined source.
+        of_adapter: the adapter's tensors under PEFT's names, with the file names of the combined
+            source.
 
     Attributes:
-        notes: lines on tensors that are not used, and on a model that becomes a classifier;
-            complete after `tensors`.
-        left_out: tensors of the adapter that are not used; complete after `tensors`.
-        new_head: the tensors of a head that the adapter's task adds; complete after `tensors`.
+        notes: sentences for the user, on tensors that are not used and on a model that becomes a
+            classifier; complete after `tensors`.
+        left_out: the tensors that are not used: the adapter's, and tied ones of the model that a
+            whole tensor replaces; complete after `tensors`.
+        new_head: the tensors of a head that the adapter's task adds, by name; complete after
+            `tensors`.
     """
 
     def __init__(
@@ -91,7 +94,7 @@ class Pairing:
         return self._refusals.problems
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the model's tensors as the adapter changes them. Problems are collected."""
+        """Return the model's tensors, changed by the adapter. Problems are added to `problems`."""
         names = self._names
         if not (names.keys or names.unknown or self._refusals.problems):
             self._refusals.problem("The adapter has no tensors", "none", expected="LoRA matrices")
@@ -101,7 +104,7 @@ class Pairing:
             self._refusals.doubled(*pair)
         self._known.learn_prefix(f"{module}.weight" for module in names.modules)
         tensors = dict(self._of_base)
-        # Copies last: what is no copy is loaded under all tied names, a copy under its own.
+        # Copies come last: other tensors are loaded under all tied names, a copy under one name.
         for name in sorted(names.whole, key=lambda name: self._ties.is_copy(names.keys[name, ""])):
             self._replace(name, names.whole[name], tensors)
         for module in names.modules:
@@ -117,7 +120,14 @@ class Pairing:
         return tensors
 
     def _adapt(self, module: str, tensors: dict[str, Tensor]) -> None:
-        """Change the weight of a module of the adapter; it may be in a packed tensor."""
+        """Change the model's weight for a module of the adapter.
+
+        Changes of experts are only collected here, for `_adapt_experts`.
+
+        Args:
+            module: the module's name in the adapter.
+            tensors: the model's tensors by name, which are changed in place.
+        """
         roles = self._names.modules[module]
         name = self._known.find(f"{module}.weight") or self._flat.find(module)
         if name is not None:
@@ -141,13 +151,15 @@ class Pairing:
             self._refusals.no_module(module, self._flat.expected(module))
 
     def _tied_rows(self, name: str) -> list[str]:
-        """Return the names tied to an embedding for which the adapter has no rows of tokens."""
+        """Return the names that are tied to an embedding and have no rows of tokens themselves."""
         modules = self._names.modules.items()
-        own = {self._known.find(f"{m}.weight") for m, roles in modules if "delta" in roles}
-        return [other for other in self._ties.others(name) if other not in own]
+        adapted_names = {
+            self._known.find(f"{m}.weight") for m, roles in modules if "delta" in roles
+        }
+        return [other for other in self._ties.others(name) if other not in adapted_names]
 
     def _adapt_experts(self, tensors: dict[str, Tensor]) -> None:
-        """Change the tensors of experts, whose changes `_adapt` has collected."""
+        """Apply the changes of experts that `_adapt` has collected."""
         for (name, height), changed in self._in_packed.items():
             tensors[name] = restacked(tensors[name], changed, height)
         for container, modules in self._of_experts.items():
@@ -158,7 +170,7 @@ class Pairing:
                 if not target_parameters
                 or any(f".{parameter.name}".endswith(f".{end}") for end in target_parameters)
             ]
-            # peft wraps the parameters in the order of their declaration: the first is innermost
+            # peft wraps the parameters in the order of their declaration; the first is innermost
             modules.sort(key=len, reverse=True)
             if len(modules) != len(parameters):
                 self._refusals.problem(
@@ -173,7 +185,7 @@ class Pairing:
     def _adapt_parameters(
         self, modules: list[str], parameters: list[ExpertParameter], tensors: dict[str, Tensor]
     ) -> None:
-        """Change parameters of experts, each by the matrices of one module."""
+        """Change parameters of experts, each by the matrices of the module at the same index."""
         pairs = []
         for module, parameter in zip(modules, parameters):
             roles = self._names.modules[module]
@@ -195,8 +207,8 @@ class Pairing:
                 )
                 return
             pairs.append((module, parameter, a, b, fitting))
-        # A square parameter fits both ways: it is stored like the parameters that are not square,
-        # or as the shapes of the experts' parameters say.
+        # A square parameter fits in both orientations. It is stored like the parameters that are
+        # not square, or else as the shapes of the experts' parameters show.
         unambiguous = {fitting[0] for *_, fitting in pairs if len(fitting) == 1}
         if len(unambiguous) == 1:
             square_transposed = unambiguous.pop()
@@ -214,18 +226,30 @@ class Pairing:
                 tensors[name] = tensor
 
     def _use_all(self, name: str, module: str) -> None:
-        """Record that all tensors of a module of the adapter change one tensor of the model."""
+        """Record that one tensor of the model is changed by all tensors of a module."""
         for role in self._names.modules[module]:
             self._use(name, role, self._names.keys[module, role])
 
     def _use(self, name: str, role: str, key: str) -> None:
-        """Record the use of a tensor of the adapter; refuse a second tensor for the same use."""
-        before = self._used.setdefault((name, role), key)
-        if before != key:
-            self._refusals.doubled(before, key)
+        """Record the use of a tensor of the adapter; refuse a second tensor for the same use.
+
+        Args:
+            name: the model's name of the changed tensor.
+            role: the role of the adapter's tensor; empty for a whole tensor.
+            key: the adapter's name of its tensor.
+        """
+        first_key = self._used.setdefault((name, role), key)
+        if first_key != key:
+            self._refusals.doubled(first_key, key)
 
     def _replace(self, name: str, tensor: Tensor, tensors: dict[str, Tensor]) -> None:
-        """Replace a tensor of the model by a whole tensor of the adapter, in the model's dtype."""
+        """Replace a tensor of the model by a whole tensor of the adapter.
+
+        Args:
+            name: the name of the whole tensor in `AdapterNames.whole`.
+            tensor: the whole tensor.
+            tensors: the model's tensors by name, which are changed in place.
+        """
         key = self._names.keys[name, ""]
         target = self._known.find(name)
         if target is None and is_of_new_head(name, self._settings):
@@ -241,7 +265,7 @@ class Pairing:
             tensors[other] = replace(tensors[target], name=other)
 
     def _replacing(self, name: str, tensor: Tensor) -> Tensor:
-        """Return a whole tensor of the adapter under the model's name and in the base's dtype."""
+        """Return a whole tensor of the adapter with the name and dtype of the one it replaces."""
         base_tensor = self._of_base.get(name)
         tensor = replace(tensor, name=name)
         if base_tensor is None:
@@ -256,17 +280,17 @@ class Pairing:
         return Rounded.of(tensor, base_tensor.dtype, takes_operand=True) if both_floats else tensor
 
     def _check_complete(self) -> None:
-        """Check that the file has what the config says, and alphas of all modules or of none.
+        """Check that the file has all tensors that the config promises.
 
-        The same holds for magnitude vectors.
+        Alphas must exist for all modules or for none, and so must magnitude vectors.
         """
         whole = self._names.whole
         replaced = {name for name, role in self._used if not role}
         changed = {name for name, role in self._used if role}
-        absent = list(lacking(self._settings, self._of_base, whole, replaced, changed))
+        missing = list(lacking(self._settings, self._of_base, whole, replaced, changed))
         if self._settings.tokens and not any(role == "delta" for _, role in self._used):
-            absent.append("trainable_tokens_delta")
-        for name in absent:
+            missing.append("trainable_tokens_delta")
+        for name in missing:
             self._refusals.problem(
                 "The adapter lacks a tensor that its config says it has",
                 name,
@@ -278,16 +302,16 @@ class Pairing:
             if roles.keys() & {"A", "embedding_A"}
         ]
         for role, words in (("magnitude", "magnitude vector"), ("alpha", "alpha")):
-            without = [module for module, roles in pairs if role not in roles]
-            if 0 < len(without) < len(pairs):
+            incomplete = [module for module, roles in pairs if role not in roles]
+            if 0 < len(incomplete) < len(pairs):
                 self._refusals.problem(
                     f"The adapter lacks the {words} of a module",
-                    without[0],
+                    incomplete[0],
                     expected="one for each",
                 )
 
     def _leave_out(self, tensors: dict[str, Tensor]) -> None:
-        """Remove the language model's head of a classifier; note which tensors are not used."""
+        """Remove the language model's head from a classifier, and note the unused tensors."""
         adapter = self._adapter.ref.text
         ignored = (self._of_adapter[name] for name in self._names.ignored)
         self.left_out += (LeftOut(tensor, UnusedReason.NOT_LOADED) for tensor in ignored)
@@ -300,13 +324,13 @@ class Pairing:
             heads = [name for name in tensors if is_language_head(name) and name in self._of_base]
             for name in heads:
                 del tensors[name]
-            added = some(list(self.new_head), most=SHOWN)
+            added_names = some(list(self.new_head), most=SHOWN)
             self.notes.append(
-                f"{adapter} makes the model a classifier: the output has {added}"
+                f"{adapter} makes the model a classifier: the output has {added_names}"
                 + (f", and not {some(heads, most=SHOWN)}" if heads else "")
             )
 
 
 def _unwrapped(module: str) -> str:
-    """Return a module's name without ``.base_layer``, which peft adds for each wrapper."""
+    """Return a module's name without the ``.base_layer`` that peft adds for each wrapper."""
     return re.sub(r"(\.base_layer)+$", "", module)

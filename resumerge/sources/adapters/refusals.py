@@ -1,4 +1,4 @@
-"""Messages about an adapter's problems, for its user."""
+"""The messages about problems of adapters."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from resumerge.sources.types import Source
 from resumerge.tensors import Tensor
 
 _KNOWN = re.compile(r"\.lora_(down|up|[AB])\.weight$|\.alpha$")
-"""Names of matrices and alphas, whichever program gives them."""
+"""The endings of names of matrices and alphas, in any program's spelling."""
 
 _LYCORIS = re.compile(r"\.(hada_|lokr_|oft_|diff(_b)?$|lora_mid|dora_scale|[wb]_norm)")
-"""Names of tensors of LyCORIS that are no LoRA."""
+"""The marks in names of LyCORIS's tensors that do not belong to a LoRA."""
 
 _TORCHTUNE = re.compile(r"\.(lora_[ab]\.weight|magnitude)$")
-"""Names of matrices and magnitude vectors as torchtune has them."""
+"""The endings of torchtune's names of matrices and magnitude vectors."""
 
 
 def without_config(adapter: Source) -> InputError:
     """Return the error for an adapter without a config whose tensors have unknown names."""
-    others = [name for name in adapter.tensors if not _KNOWN.search(name)]
+    unknown_names = [name for name in adapter.tensors if not _KNOWN.search(name)]
     if adapter.kind == "local" and (adapter.folder / "adapter_config.json").is_file():
         return refuse(
             "The adapter's options are in a file beside its weights",
@@ -32,9 +32,9 @@ def without_config(adapter: Source) -> InputError:
             found="its weight file alone",
             fix=f"name the folder: {adapter.folder}",
         )
-    if any(map(_LYCORIS.search, others)):
+    if any(map(_LYCORIS.search, unknown_names)):
         fix = "it is one of LyCORIS (LoHa, LoKr, DoRA…): merge it with the tools that it is from"
-    elif any(map(_TORCHTUNE.search, others)):
+    elif any(map(_TORCHTUNE.search, unknown_names)):
         fix = OF_TORCHTUNE
     else:
         fix = "put the adapter_config.json that was saved with it beside it, and name the folder"
@@ -43,7 +43,7 @@ def without_config(adapter: Source) -> InputError:
         "The adapter has no adapter_config.json, and its names are not those of one program",
         where=adapter.ref.text,
         expected=f"an adapter_config.json, or all names as {known} give them",
-        found=some(sorted(others or adapter.tensors), most=5)[:300],
+        found=some(sorted(unknown_names or adapter.tensors), most=5)[:300],
         fix=fix,
     )
 
@@ -51,7 +51,16 @@ def without_config(adapter: Source) -> InputError:
 def problem_with(
     adapter: Source, what: str, name: str, *, expected: str = "", found: str = "", fix: str
 ) -> Problem:
-    """Return a problem with a tensor or module of an adapter."""
+    """Return a problem with a tensor or module of an adapter.
+
+    Args:
+        adapter: the adapter.
+        what: the problem in words.
+        name: the name of the tensor or module.
+        expected: the expected content; empty for an adapter of peft.
+        found: the content that was found, if more than the name.
+        fix: the advice to the user.
+    """
     return Problem(
         what,
         where=adapter.ref.text,
@@ -62,7 +71,7 @@ def problem_with(
 
 
 class Refusals:
-    """The problems of one adapter on its model, collected.
+    """The collector of the problems of one adapter on its model.
 
     Args:
         base: the model.
@@ -80,19 +89,25 @@ class Refusals:
     def problem(
         self, what: str, name: str, *, expected: str = "", found: str = "", fix: str = ""
     ) -> None:
-        """Add a problem with a tensor or module of the adapter."""
+        """Add a problem with a tensor or module of the adapter; see `problem_with`."""
         fix = fix or "download or save the adapter again, or merge it with peft first"
         self.problems.append(
             problem_with(self._adapter, what, name, expected=expected, found=found, fix=fix)
         )
 
     def unknown(self, key: str) -> None:
-        """Add the problem of a tensor of the adapter that is no matrix of a LoRA."""
+        """Add the problem that a tensor of the adapter has an unknown name."""
         fix = OF_TORCHTUNE if _TORCHTUNE.search(key) else ""
         self.problem("The adapter has a tensor of an unknown kind", key, fix=fix)
 
     def mismatch(self, name: str, expected: str, found: Tensor | str) -> None:
-        """Add the problem of a tensor with another shape or type than the model's."""
+        """Add the problem that a tensor or module of the adapter does not fit the model.
+
+        Args:
+            name: the name of the tensor or module.
+            expected: the expected shape or type, in words.
+            found: the tensor, or its shape and type in words.
+        """
         if isinstance(found, Tensor):
             found = f"{found.dtype} {list(found.shape)} of {found.name}"
         self.problem(
@@ -104,11 +119,12 @@ class Refusals:
         )
 
     def no_module(self, module: str, expected: str | None) -> None:
-        """Add the problem of a module of the adapter that the model lacks.
+        """Add the problem that the model lacks a module of the adapter.
 
         Args:
-            module: its name in the adapter.
-            expected: what the model should have; None for a tensor of the module's name.
+            module: the module's name in the adapter.
+            expected: the tensor that the model should have, in words; None for a tensor with the
+                module's name.
         """
         self.problem(
             "The adapter changes a module that the model lacks",
@@ -118,7 +134,11 @@ class Refusals:
         )
 
     def no_place(self, key: str) -> None:
-        """Add the problem of a whole tensor that replaces no tensor of the model."""
+        """Add the problem that a whole tensor replaces no tensor of the model.
+
+        Args:
+            key: the adapter's name of the tensor.
+        """
         self.problem(
             "The adapter has a whole tensor that the model has no place for",
             key,
@@ -129,7 +149,7 @@ class Refusals:
         )
 
     def doubled(self, first: str, second: str) -> None:
-        """Add the problem of two tensors of the adapter with the same meaning."""
+        """Add the problem that two tensors of the adapter have the same meaning."""
         self.problem(
             "Two tensors of the adapter have names that mean the same",
             second,
@@ -139,7 +159,7 @@ class Refusals:
         )
 
     def unknown_ties(self, name: str) -> None:
-        """Add the problem of a changed tensor of which other tensors may be copies."""
+        """Add the problem that other tensors may be tied to a changed tensor."""
         self.problem(
             "The adapter changes a tensor that the model may tie to others, which are not known",
             name,
@@ -150,8 +170,8 @@ class Refusals:
 
     @property
     def _another_model(self) -> str:
-        named = self._adapter.config.get("base_model_name_or_path")
-        known = isinstance(named, str) and named
+        base_name = self._adapter.config.get("base_model_name_or_path")
+        is_named = isinstance(base_name, str) and base_name
         return "name the model that the adapter was trained on" + (
-            f": its config says {str(named)[:100]!r}" if known else ""
+            f": its config says {str(base_name)[:100]!r}" if is_named else ""
         )

@@ -1,4 +1,4 @@
-"""Adapters that add tokens: tensors with a row or an element for each token have to grow."""
+"""Adapters that add tokens: tensors with a row or an element for each token must grow."""
 
 from __future__ import annotations
 
@@ -13,13 +13,19 @@ from resumerge.tensors import Stacked, Tensor
 from resumerge.tensors.generated.filled import Filled
 
 _PADDED = "final_logits_bias"
-"""A bias of the logits that is no parameter of a module: shape (1, tokens)."""
+"""The name of a bias of the logits that belongs to no module; its shape is (1, tokens)."""
 
 
 def check_tokens(
     tensors: Mapping[str, Tensor], of_base: Mapping[str, Tensor], refusals: Refusals
 ) -> None:
-    """Check that embedding and head grow together: each has a row for every token."""
+    """Check that an adapter with new tokens extends both embedding and head.
+
+    Args:
+        tensors: the model's tensors as the adapter changes them, by name.
+        of_base: the model's tensors without the adapter, by name.
+        refusals: the collector of problems.
+    """
     tables = [name for name in of_base if is_embedding(name) or is_head(name)]
     grown = {
         old.shape: name
@@ -28,12 +34,12 @@ def check_tokens(
         if tensors[name].shape != old.shape and tensors[name].shape[1:] == old.shape[1:] != ()
     }
     for name in tables:
-        other = grown.get(tensors[name].shape)
-        if other is not None:
+        larger = grown.get(tensors[name].shape)
+        if larger is not None:
             refusals.problem(
                 "The adapter adds tokens to one of embedding and head alone",
                 name,
-                expected=f"{tensors[other].shape[0]} rows, as {other} has with the adapter",
+                expected=f"{tensors[larger].shape[0]} rows, as {larger} has with the adapter",
                 found=f"{tensors[name].shape[0]} rows",
                 fix="save the adapter again with save_embedding_layers=True, or name both in "
                 "modules_to_save",
@@ -41,16 +47,17 @@ def check_tokens(
 
 
 def grow_biases_of_heads(tensors: dict[str, Tensor], ties: AdapterTies, refusals: Refusals) -> None:
-    """Make biases with an element for each token as long as the grown embedding has rows.
+    """Extend biases with an element for each token to the number of rows of the grown embedding.
 
-    A bias that is tied to a bias of the new length becomes that bias. A bias that transformers pads
-    with zeros, and peft does not save, is padded. Any other bias is refused, unless its weight did
-    not grow: then its length equals the number of tokens by chance.
+    A bias that is tied to a bias of the new length is replaced by this bias. The bias that
+    transformers pads with zeros and peft does not save is padded. Any other bias is refused, except
+    if its weight did not grow: its length then equals the number of tokens only by chance.
 
     Args:
-        tensors: the model's tensors as the adapter changes them, by name; biases are replaced here.
+        tensors: the model's tensors as the adapter changes them, by name; biases are replaced in
+            place.
         ties: the model's tensors before the adapter.
-        refusals: the problems, to which those of biases are added.
+        refusals: the collector of problems.
     """
     grown = {
         old.shape[0]: tensors[name].shape[0]
@@ -62,9 +69,9 @@ def grow_biases_of_heads(tensors: dict[str, Tensor], ties: AdapterTies, refusals
         tokens = grown.get(bias.numel)
         if tokens is None or not name.endswith("bias"):
             continue
-        tied = (tensors[n] for n in ties.others(name) if tensors[n].numel == tokens)
-        if like := next(tied, None):
-            tensors[name] = replace(like, name=name)
+        tied_biases = (tensors[n] for n in ties.others(name) if tensors[n].numel == tokens)
+        if extended := next(tied_biases, None):
+            tensors[name] = replace(extended, name=name)
         elif name.endswith(_PADDED) and bias.shape[0] == 1:
             zeros = Filled(name, bias.dtype, (1, tokens - bias.numel), 0.0)
             tensors[name] = Stacked.of(name, (1, tokens), (bias, zeros))

@@ -1,8 +1,8 @@
-"""The ties of a model that an adapter changes.
+"""Tied tensors of a model that an adapter changes.
 
-peft adds matrices to one module, or copies it. Modules tied to it keep the base's tensor, though
-the model has one tensor for all of them. A tensor that is saved whole and is no copy is loaded into
-all.
+peft adds matrices to one module or copies it. The modules that are tied to it keep the base's
+tensor, although the model had one tensor for all of them. A whole tensor that is not a copy is
+loaded into all tied modules.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from resumerge.tensors import Tensor
 
 
 class AdapterTies:
-    """The names of one model that mean one tensor, before an adapter and after it.
+    """The groups of tied names of one model, before and after an adapter changes tensors.
 
     Args:
         base: the model.
@@ -44,41 +44,47 @@ class AdapterTies:
 
     @property
     def tensors(self) -> dict[str, Tensor]:
-        """The model's tensors by all their names: a tied tensor is there once for each name."""
+        """The model's tensors by all their names: a tied tensor has an entry for each name."""
         return dict(self._before)
 
     def sharing(self, name: str, key: str) -> Iterator[str]:
-        """Yield the other names of a tensor that a whole tensor of the adapter is loaded into.
+        """Yield the tied names under which peft also loads a whole tensor of the adapter.
 
         Args:
-            name: the model's name of the tensor.
+            name: the model's name of the replaced tensor.
             key: the adapter's name of the whole tensor.
         """
         if not self.is_copy(key):
             yield from self.others(name)
 
     def others(self, name: str) -> Iterator[str]:
-        """Yield the other names of a tensor of the model."""
+        """Yield the names that are tied to a name of the model."""
         yield from (n for group in self._groups if name in group for n in group if n != name)
 
     def is_copy(self, key: str) -> bool:
-        """Return whether peft keeps a whole tensor in a copy of the base's module."""
+        """Return whether peft keeps a whole tensor in a copy of the base's module.
+
+        Args:
+            key: the adapter's name of the whole tensor.
+        """
         if ".base_layer." in key:
             return False
         module = key.rpartition(".")[0]
         steps = module.split(".")
         parents = [".".join(steps[: n + 1]) for n in range(len(steps))]
-        saved = self._settings.modules_to_save
-        return ".modules_to_save" in key or any(p.endswith(s) for p in parents for s in saved)
+        saved_modules = self._settings.modules_to_save
+        return ".modules_to_save" in key or any(
+            p.endswith(s) for p in parents for s in saved_modules
+        )
 
     def after(self, tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return the tensors and the config of the model with the adapter.
 
-        If all tied names still mean one tensor, they stay tied. Otherwise each name gets its own
-        tensor, and the config says that weights are not tied.
+        If all names of each group still mean one tensor, they stay tied. Otherwise each name gets
+        its own tensor, and the config states that weights are not tied.
 
         Args:
-            tensors: the tensors as the adapter changes them, one for each name.
+            tensors: the tensors as the adapter changes them, with an entry for each name.
         """
         changed = dict(tensors)
         if self._settings.ties_weights:
@@ -90,21 +96,21 @@ class AdapterTies:
         return changed, untied_config(self._config)
 
     def strange(self, tensors: Mapping[str, Tensor]) -> str | None:
-        """Return the name of a changed embedding or head, if it is unknown what is tied to it."""
+        """Return the name of a changed embedding or head whose ties are unknown; None without."""
         if not head_is_unknown(self._config, self._before):
             return None
         changed = (name for name, tensor in tensors.items() if tensor != self._before.get(name))
         return next((name for name in changed if is_embedding(name) or is_head(name)), None)
 
     def _tie(self, tensors: dict[str, Tensor]) -> None:
-        """Give a changed embedding all its tied names (``ensure_weight_tying``)."""
+        """Store a changed embedding under all its tied names (``ensure_weight_tying``)."""
         for group in self._groups:
             source = next((n for n in group if is_embedding(n)), None)
             if source is not None and tensors[source] != self._before[source]:
                 tensors |= {name: replace(tensors[source], name=name) for name in group}
 
     def _is_one(self, group: tuple[str, ...], tensors: Mapping[str, Tensor]) -> bool:
-        """Return whether all names of a group mean one tensor, as before."""
+        """Return whether all names of a group still mean one tensor."""
         if all(tensors.get(name) == self._before[name] for name in group):
             return True
         first, *others = (tensors.get(name) for name in group)
@@ -112,7 +118,7 @@ class AdapterTies:
 
 
 def _is_same(one: Tensor, other: Tensor) -> bool:
-    """Return whether two tensors are the same but for their names."""
+    """Return whether two tensors differ at most in their names."""
     if replace(one, name=other.name) == other:
         return True
     return one.children() == other.children() != () and one.as_json() == other.as_json()
