@@ -1,9 +1,9 @@
 """Input models: their files and tensors, and reading ranges of files.
 
-`formats/` describes weight files (one class for each format), `remote/` models on the Hub and in
-buckets, `adapters/` models with LoRA adapters, `adapter_programs/` the programs that write these,
-`gguf/` the models of llama.cpp. Nothing here knows what is computed from the tensors. May import
-`recipe/`, `resumerge.hub` and what lies below them.
+`formats/` reads the headers of weight files (one class for each format). `remote/` opens models on
+the Hub and in buckets, `adapters/` models with LoRA adapters, `gguf/` models of llama.cpp.
+`adapter_programs/` describes the programs that write adapters. No module here depends on the use
+of the tensors. May import `recipe/`, `resumerge.hub` and the rooms below them.
 """
 
 from resumerge.remote.metadata_cache import MetadataCache

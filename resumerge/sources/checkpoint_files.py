@@ -1,4 +1,8 @@
-"""The weight files of a checkpoint: a single file, or a folder or repo without a config.json."""
+"""The weight files of a model, and the shards among them by the numbers in their names.
+
+For a folder or repo without a config.json, this module chooses the weight files. For all files, it
+removes prefixes from tensor names and describes other content.
+"""
 
 from __future__ import annotations
 
@@ -18,20 +22,20 @@ from resumerge.tensors import Tensor
 TensorKind = TypeVar("TensorKind", bound=Tensor)
 
 MODULE = "module."
-"""The prefix that torch's DataParallel adds to the name of every tensor."""
+"""The prefix that torch's DataParallel adds to every tensor name."""
 
 _SHARD = re.compile(r"(.+)-(\d{1,6})-of-(\d{1,6})(\.[\w.]+)")
 
 _STATE_OF_TRAINING = re.compile(
     r"(optimizer|scheduler|scaler|training_args|random_states_\d+|rng_state.*|.*optim_states)\.\w+"
 )
-"""The names of files that trainers save beside the weights, in the same formats."""
+"""The names of files with training state, which trainers save in the formats of weights."""
 
 
 def checkpoint_files(names: Iterable[str]) -> list[str]:
-    """Return the weight files at the top of a folder without well-known names.
+    """Return the weight files at the top level of a folder whose files may have any name.
 
-    They are all files of one format: the most preferred format that the folder has.
+    All of them have one format: the most preferred format of which the folder has files.
     """
     weights = weights_in(names)
     of_formats = ([n for n in weights if n.endswith(known.suffixes)] for known in FORMATS)
@@ -43,23 +47,28 @@ def weights_in(names: Iterable[str], prefix: str = "") -> list[str]:
 
     Args:
         names: the files of all folders.
-        prefix: the folder with a slash; empty for the top.
+        prefix: the folder with a slash; empty for the top level.
     """
-    own = (name for name in names if name.rpartition("/")[0] == prefix.rstrip("/"))
+    names_in_folder = (name for name in names if name.rpartition("/")[0] == prefix.rstrip("/"))
     return sorted(
         name
-        for name in own
+        for name in names_in_folder
         if is_readable(name) and not _STATE_OF_TRAINING.fullmatch(name.removeprefix(prefix))
     )
 
 
 def is_shard(name: str) -> bool:
-    """Return whether a file's name says that it is one of several: ``…-00001-of-00003…``."""
+    """Return whether a file has the name of a shard: ``…-00001-of-00003…``."""
     return _SHARD.fullmatch(name) is not None
 
 
 def shards_with(name: str, names: Iterable[str]) -> list[str]:
-    """Return all shards of the model of one shard; the file alone if its name has no number."""
+    """Return all shards of the model that a shard belongs to, sorted.
+
+    Args:
+        name: the shard; if it does not have a shard's name, it is returned alone.
+        names: the existing files, which may include other models' shards.
+    """
     shard = _SHARD.fullmatch(name)
     if shard is None:
         return [name]
@@ -80,41 +89,43 @@ def shards_with(name: str, names: Iterable[str]) -> list[str]:
 
 
 def missing_shards(names: Iterable[str]) -> tuple[list[str], int]:
-    """Return the missing files, according to the numbers in the names of the existing files.
+    """Find the missing shards by the numbers in the names of the existing shards.
 
     Returns:
-        the first names of missing files; their number.
+        (the first `SHOWN` names of missing shards, the number of missing shards).
     """
     groups = defaultdict(set)
     for name in names:
-        if found := _SHARD.fullmatch(name):
-            stem, number, count, rest = found.groups()
-            groups[stem, len(number), count, rest].add(int(number))
-    absent, count_absent = list[str](), 0
-    for (stem, width, count, rest), numbers in groups.items():
+        if shard := _SHARD.fullmatch(name):
+            stem, number, count, ending = shard.groups()
+            groups[stem, len(number), count, ending].add(int(number))
+    missing, missing_count = list[str](), 0
+    for (stem, width, count, ending), numbers in groups.items():
         first = min(1, *numbers)
-        every = range(first, first + int(count))
-        count_absent += len(every) - sum(number in every for number in numbers)
-        gaps = (number for number in every if number not in numbers)
-        for number in islice(gaps, SHOWN - len(absent)):
-            absent.append(f"{stem}-{number:0{width}}-of-{count}{rest}")
-    return absent, count_absent
+        expected_numbers = range(first, first + int(count))
+        missing_count += len(expected_numbers) - sum(
+            number in expected_numbers for number in numbers
+        )
+        gaps = (number for number in expected_numbers if number not in numbers)
+        for number in islice(gaps, SHOWN - len(missing)):
+            missing.append(f"{stem}-{number:0{width}}-of-{count}{ending}")
+    return missing, missing_count
 
 
 def check_shards(names: Iterable[str], where: str) -> None:
-    """Check that no shard is missing, according to the numbers in the names of shards.
+    """Check by the numbers in the names of shards that no shard is missing.
 
     Raises:
-        InputError: files are missing.
+        InputError: shards are missing.
     """
     names = list(names)
-    absent, count = missing_shards(names)
-    if absent:
+    missing, count = missing_shards(names)
+    if missing:
         raise refuse(
             "Weight files are missing",
             where=where,
             expected=f"all files that are numbered like {next(filter(is_shard, names))}",
-            found=f"no {some(absent, count=count)}",
+            found=f"no {some(missing, count=count)}",
             fix="copy or download the missing files",
         )
 
@@ -125,14 +136,15 @@ def checkpoint_tensors(
     tensors: Mapping[str, TensorKind],
     config: Mapping[str, Any],
 ) -> tuple[Mapping[str, TensorKind], tuple[str, ...]]:
-    """Return the tensors of a model by their names in it, and notes on other content of its files.
+    """Return the tensors of a model by name, and notes on other content of its files.
+
+    If the config is empty and all names begin with `MODULE`, this prefix is removed from them.
 
     Args:
         model: the model's name, for the notes.
         headers: the header of each of its files.
         tensors: the tensors of all files, by their names in the files.
-        config: the model's config.json. If it is empty, `MODULE` is removed from the names if all
-            begin with it.
+        config: the model's config.json.
     """
     left_out = [entry for header in headers.values() for entry in header.left_out]
     notes = []
@@ -140,7 +152,7 @@ def checkpoint_tensors(
         notes.append(f"{model}: left out, because not of the model: {some(left_out)}")
     if not config and tensors and all(name.startswith(MODULE) for name in tensors):
         tensors = {
-            (own := name.removeprefix(MODULE)): replace(tensor, name=own)
+            (plain_name := name.removeprefix(MODULE)): replace(tensor, name=plain_name)
             for name, tensor in tensors.items()
         }
         notes.append(f"{model}: the names of tensors are read without {MODULE!r} before them")
@@ -148,10 +160,14 @@ def checkpoint_tensors(
 
 
 def check_readable(name: str, where: str) -> None:
-    """Check by its suffix that a file that a recipe names is in a readable format.
+    """Check by its suffix that a file in a recipe has a format that can be read.
+
+    Args:
+        name: the file's name.
+        where: the reference in the recipe, for the message.
 
     Raises:
-        InputError: the format is not read here.
+        InputError: the format cannot be read.
     """
     if not is_readable(name):
         suffixes = [suffix for known in FORMATS for suffix in known.suffixes]
@@ -166,12 +182,12 @@ def check_readable(name: str, where: str) -> None:
 
 
 def no_such_file(where: str, name: str, there: Iterable[str]) -> InputError:
-    """Return the error for a weight file that a recipe names and that does not exist.
+    """Return the error for a weight file in a recipe that does not exist.
 
     Args:
-        where: the folder or repo.
+        where: the folder or repo, for the message.
         name: the file's name.
-        there: the existing files.
+        there: the names of the existing files.
     """
     return refuse(
         "The model's file does not exist",

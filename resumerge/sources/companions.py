@@ -1,4 +1,7 @@
-"""Companions: the files beside the weights, such as tokenizer, configs, chat templates and code."""
+"""Companions: the files beside the weights, such as tokenizer, configs, chat templates and code.
+
+They are recognised by their names.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,13 @@ from pathlib import Path, PurePosixPath
 from resumerge.sources.pipelines import PIPELINE
 
 LARGEST = 100_000_000
-"""The largest companion, in bytes; a larger file is data."""
+"""The largest companion, in bytes. A larger file is taken as data."""
 
 NEEDED_FOLDERS = re.compile(r"\d+_\w+|additional_chat_templates")
-"""The folders whose files are needed to load a model.
+"""The names of folders whose files are needed to load a model.
 
-They hold sentence-transformers' modules (``1_Pooling``, ``2_Dense``) and chat templates. Other
-folders hold the model in another format, or its history.
+These folders hold modules of sentence-transformers (``1_Pooling``, ``2_Dense``) and chat templates.
+Other folders hold copies of the model in other formats, or its history.
 """
 
 _CONFIGS = re.compile(
@@ -24,7 +27,7 @@ _CONFIGS = re.compile(
     r"|modules\.json|sentence_[\w-]+_config\.json|config_sentence_transformers\.json"
     r"|router_config\.json"
 )
-"""The configs that transformers and sentence-transformers read."""
+"""The names of configs that transformers and sentence-transformers read."""
 
 _OF_TOKENIZERS = re.compile(
     r"(tokenizer|added_tokens|special_tokens_map|vocab|merges|chat_template|spiece|sentencepiece)"
@@ -33,55 +36,54 @@ _OF_TOKENIZERS = re.compile(
     r"|(normalizer|emoji|byte_maps|encoder|tekken)\.json|dict\.txt|bpe\.codes"
     r"|prophetnet\.tokenizer|additional_chat_templates/[^/]+\.jinja"
 )
-"""The files of tokenizers.
+"""The names of tokenizer files.
 
-The first line covers most tokenizers; the others are names that single classes of transformers use,
-and further chat templates, which a tokenizer is loaded with like its first.
+The first two lines cover most tokenizers. The other lines have names that single classes of
+transformers use, and additional chat templates, which transformers loads with the tokenizer.
 """
 
 _OF_SCHEDULERS = re.compile(r"scheduler_config\.json")
 
 _CODE = re.compile(r"\w+\.py")
-"""The model's own code, named by ``auto_map`` of its config, with the modules that it imports."""
+"""The names of the model's own code: modules that ``auto_map`` names, and their imports."""
 
 _TERMS = re.compile(r"(licen[cs]e|notice|copying|use_policy)(\.txt|\.md)?", re.IGNORECASE)
-"""The names of terms that must accompany a copy of the model."""
+"""The names of licences and terms of use, which must accompany a copy of the model."""
 
 
 def companion_files(sizes: Mapping[str, int], components: Collection[str] = ()) -> list[str]:
-    """Return the companion files of a model from a listing, by name.
+    """Choose the companion files of a model from a listing, by name.
 
-    They are at the top level or in one of `NEEDED_FOLDERS`, like sentence-transformers'
-    ``1_Pooling/config.json``. All other files are left out: the user may not know of them, and
-    publish them with the result.
+    Companions are at the top level, in `NEEDED_FOLDERS` (``1_Pooling/config.json``), or in a
+    component's folder. All other files are left out: the user may not know that they exist, and
+    could publish them with the result.
 
     Args:
         sizes: the size of each file in bytes, by its name with ``/`` between folders.
-        components: the folders of a pipeline's components, whose configs and tokenizers belong to
-            it.
+        components: the folders of a pipeline's components.
 
     Returns:
-        The chosen names, sorted; config.json is one of them.
+        The chosen names, sorted; they include config.json if the model has one.
     """
-    small = (name for name, size in sizes.items() if size <= LARGEST)
-    return sorted(name for name in small if _belongs(name) or _of_component(name, components))
+    small_files = (name for name, size in sizes.items() if size <= LARGEST)
+    return sorted(name for name in small_files if _belongs(name) or _of_component(name, components))
 
 
 def folder_companions(folder: Path, components: Collection[str] = ()) -> list[str]:
-    """Return the companion files of a local folder, without those that are `outward_links`."""
+    """Return the companion files of a local folder, except the `outward_links`."""
     return [name for name in _by_name(folder, components) if not _leads_out(folder, name)]
 
 
 def outward_links(folder: Path, components: Collection[str] = ()) -> list[str]:
-    """Return files with a companion's name that are links to files outside the folder.
+    """Return the files with a companion's name that link to files outside the folder.
 
-    Links from a snapshot in the cache of huggingface_hub to the blobs of its own repo are fine.
+    In the cache of huggingface_hub, links from a snapshot to the blobs of its repo are not counted.
     """
     return [name for name in _by_name(folder, components) if _leads_out(folder, name)]
 
 
 def oversized_tokenizer_files(folder: Path) -> list[str]:
-    """Return files that libraries would read as the tokenizer's, and that are too large."""
+    """Return the files of the tokenizer that are larger than `LARGEST`, sorted."""
     sizes = _sizes(folder)
     return sorted(n for n, size in sizes.items() if size > LARGEST and is_tokenizer_file(n))
 
@@ -91,8 +93,8 @@ def _by_name(folder: Path, components: Collection[str]) -> list[str]:
 
 
 def _sizes(folder: Path) -> dict[str, int]:
-    found = [path for pattern in ("*", "*/*") for path in folder.glob(pattern) if path.is_file()]
-    return {path.relative_to(folder).as_posix(): path.stat().st_size for path in found}
+    paths = [path for pattern in ("*", "*/*") for path in folder.glob(pattern) if path.is_file()]
+    return {path.relative_to(folder).as_posix(): path.stat().st_size for path in paths}
 
 
 def _leads_out(folder: Path, name: str) -> bool:
@@ -129,5 +131,5 @@ def _of_component(name: str, components: Collection[str]) -> bool:
 
 
 def is_tokenizer_file(name: str) -> bool:
-    """Return whether a companion is a file of the tokenizer."""
+    """Return whether a file belongs to the tokenizer, by its name."""
     return _OF_TOKENIZERS.fullmatch(name) is not None

@@ -22,22 +22,22 @@ from resumerge.tensors import Stored
 INDEX_SUFFIX = ".index.json"
 
 LARGEST_INDEX = 64 << 20
-"""The largest index, in bytes. A hundred thousand tensors take a seventh of it."""
+"""The largest index, in bytes. The index of a hundred thousand tensors has a seventh of it."""
 
 INDEX_FILE = Safetensors.model_file + INDEX_SUFFIX
-"""The index of a model in several safetensors files, which is also what a merge writes."""
+"""The name of the index of a model in several safetensors files. A merge writes it, too."""
 
 
 @dataclass(frozen=True)
 class Contents:
-    """The kind of weights that is looked for in a folder or a repo: a model or an adapter.
+    """The kind of weights to look for in a folder or a repo: a model, an adapter, or a component.
 
     Args:
         kind: the name in messages, like "a model".
         config: the name of the configuration file.
-        single: returns the name that the only weight file has in a format.
-        fix: what to do if no weights are found.
-        prefix: the folder of all its files, with a slash; empty for the model's own.
+        single: returns the name of the only weight file in a format.
+        fix: the advice in the error if no weights are found.
+        prefix: the folder of all files, with a slash; empty for the model's folder.
         others: the names of single weight files that other programs write.
     """
 
@@ -50,27 +50,31 @@ class Contents:
 
     @property
     def weights(self) -> list[str]:
-        """The names of the only weight file and of the index in each format. The first is read.
+        """The names of the only weight file and of the index in each format, by preference.
 
-        The order is that of transformers and PEFT.
+        The first one that exists is read, as in transformers and PEFT.
         """
-        singles = [self.single(known) for known in FORMATS if not known.any_name]
-        known = [name for single in singles for name in (single, single + INDEX_SUFFIX)]
-        return [*known, *self.others]
+        singles = [
+            self.single(names_by_format)
+            for names_by_format in FORMATS
+            if not names_by_format.any_name
+        ]
+        names_by_format = [name for single in singles for name in (single, single + INDEX_SUFFIX)]
+        return [*names_by_format, *self.others]
 
     @property
     def expected(self) -> str:
-        """The files that were looked for, for messages."""
+        """The expected files, in words, for messages."""
         return ", or ".join(
             f"{name} and its files" if is_index(name) else name for name in self.weights
         )
 
     def is_variant(self, file: str) -> bool:
-        """Return whether a name of `weights` is of weights in a narrower dtype than the model's."""
+        """Return whether a name of `weights` names a variant in a narrower dtype (``fp16``)."""
         return False
 
     def may_have_any_name(self, files: Iterable[str]) -> bool:
-        """Return whether weights among these files may have any name: nothing describes them."""
+        """Return whether weights may have any name: those of a model without a config file."""
         return self is MODEL and {MODEL.config, ADAPTER.config}.isdisjoint(files)
 
     def missing(self, where: str, existing_files: list[str]) -> InputError:
@@ -78,7 +82,7 @@ class Contents:
 
         Args:
             where: the folder or repo.
-            existing_files: the files that are there instead.
+            existing_files: the files that the folder or repo has instead.
         """
         fix, below = self.fix, f"/{self.config}"
         weight_files = [n for n in existing_files if is_readable(n) and not format_of(n).any_name]
@@ -110,7 +114,7 @@ class Contents:
         )
 
     def _without_index(self, where: str, shards: list[str]) -> InputError:
-        """Return the error for weights in several files that no index describes."""
+        """Return the error for weights in several files without an index."""
         index = PurePosixPath(self.single(format_of(shards[0])) + INDEX_SUFFIX).name
         absent, count = missing_shards(shards)
         fix = f"download or upload {index} too, or save the model again: it is written with them"
@@ -141,7 +145,7 @@ OF_TORCHTUNE = (
     "these are torchtune's own files and names: name the folder with the adapter_model and "
     "adapter_config.json that it writes for peft (save_adapter_weights_only: True)"
 )
-"""What to do with an adapter that torchtune saved for itself."""
+"""The advice in errors about an adapter in torchtune's own format."""
 
 
 @dataclass(frozen=True)
@@ -151,8 +155,9 @@ class Weights:
     Args:
         tensors: the tensors, by name.
         headers: the header of each weight file, by name.
-        file: the index, or else the only weight file; empty if files of any name are read.
-        notes: what a person should know of the files.
+        file: the name of the index, or else of the only weight file; empty if files of any name
+            are read.
+        notes: sentences for the user about the files.
     """
 
     tensors: dict[str, Stored]
@@ -162,38 +167,39 @@ class Weights:
 
 
 def is_index(name: str) -> bool:
-    """Return whether a name of `Contents.weights` is that of an index."""
+    """Return whether a name of `Contents.weights` names an index."""
     return name.endswith(".json")
 
 
 def read_index(path: Path, prefix: str = "") -> dict[str, str]:
-    """Return the file name of each tensor in an index file, with a prefix before the file names.
+    """Return the file name of each tensor in an index file, with `prefix` before the file name.
 
     Raises:
         InputError: as for `parse_index`, or the file is too large.
     """
     try:
-        found = parse_index(read_foreign(path, LARGEST_INDEX), str(path))
+        files_by_tensor = parse_index(read_foreign(path, LARGEST_INDEX), str(path))
     except UnfitFile as error:
         raise _unreadable_index(str(path), str(error)) from None
-    return {tensor: prefix + file for tensor, file in found.items()}
+    return {tensor: prefix + file for tensor, file in files_by_tensor.items()}
 
 
 def parse_index(raw: bytes, where: str) -> dict[str, str]:
-    """Return the file name of each tensor. Files outside the model's folder are refused.
+    """Return the file name of each tensor in an index.
 
     Raises:
-        InputError: not JSON, no ``weight_map``, or a file name that leads out of the folder.
+        InputError: the index is not JSON, has no ``weight_map``, or names a file outside the
+            model's folder.
     """
     try:
         weight_map = json_object(raw)["weight_map"]
         pairs = {str(tensor): str(file) for tensor, file in weight_map.items()}
     except (ValueError, KeyError, AttributeError):
         raise _unreadable_index(where, repr(raw[:60])[1:] if raw else "an empty file") from None
-    of_files: dict[str, str] = {}
+    first_tensors: dict[str, str] = {}
     for tensor, file in pairs.items():
-        of_files.setdefault(file, tensor)
-    for file, tensor in of_files.items():
+        first_tensors.setdefault(file, tensor)
+    for file, tensor in first_tensors.items():
         path = PurePosixPath(file)
         if path.is_absolute() or ".." in path.parts or "\\" in file or "\0" in file or not file:
             raise refuse(
@@ -219,9 +225,10 @@ def _unreadable_index(where: str, found: str) -> InputError:
 def combined(
     headers: Mapping[str, Header], where: str, index: str
 ) -> tuple[dict[str, Stored], list[str]]:
-    """Return the tensors of all weight files of a model together.
+    """Return the tensors of all weight files of a model.
 
-    Of a tensor that two files hold, transformers and diffusers load that of the later file.
+    If two files hold a tensor of the same name, the tensor of the later file is returned, as in
+    transformers and diffusers.
 
     Args:
         headers: the header of each file, by the file's name, in the order of the names.
@@ -229,7 +236,7 @@ def combined(
         index: the index that names the files; empty without one.
 
     Returns:
-        (the tensors by name, a line for each tensor that two files hold: both files).
+        (the tensors by name, a line with both files for each tensor that two files hold).
 
     Raises:
         InputError: two files hold a tensor of the same name, and there is no index.
@@ -237,19 +244,19 @@ def combined(
     tensors: dict[str, Stored] = {}
     replaced = []
     for file, header in headers.items():
-        found = header.tensors
-        twice = tensors.keys() & found.keys()
-        if twice and index:
-            replaced += [f"{name} (in {tensors[name].file}; read from {file})" for name in twice]
-        elif twice:
-            name = min(twice)
+        file_tensors = header.tensors
+        in_both = tensors.keys() & file_tensors.keys()
+        if in_both and index:
+            replaced += [f"{name} (in {tensors[name].file}; read from {file})" for name in in_both]
+        elif in_both:
+            name = min(in_both)
             raise refuse(
                 "Two files of the model contain a tensor with the same name",
                 where=f"{where}/{file}",
                 found=f"{name}, which is also in {tensors[name].file}",
                 fix="remove the file that does not belong to the model",
             )
-        tensors.update(found)
+        tensors.update(file_tensors)
     return tensors, sorted(replaced)
 
 
@@ -263,7 +270,7 @@ def check_index(
 
     Args:
         path: the index.
-        files: the file of each tensor by the index, as `read_index` returns it.
+        files: the file of each tensor according to the index, as `read_index` returns it.
         tensors: the tensors of all files.
         headers: the header of each file, by the file's name.
 
@@ -271,7 +278,7 @@ def check_index(
         A line for each tensor that is in another file than the index says.
 
     Raises:
-        InputError: some are in none; the error names the first five.
+        InputError: tensors of the index are in no file; the error names the first five.
     """
     problems, misplaced = [], []
     for tensor, file in files.items():
@@ -293,7 +300,7 @@ def check_index(
 
 
 def read_config(folder: Path, name: str = "config.json") -> dict[str, Any]:
-    """Return the configuration file as a dictionary; empty if the folder has none.
+    """Return the configuration file as a dictionary; empty if the file does not exist.
 
     Raises:
         InputError: the file is not a JSON object.

@@ -1,4 +1,4 @@
-"""JSON files of a source, with limits, so that they can be read, walked and written again."""
+"""Reads JSON files of a source within limits of size, depth and number of values."""
 
 from __future__ import annotations
 
@@ -9,56 +9,59 @@ from typing import Any
 from resumerge.foreign_files import read_foreign, stand_in
 
 DEEPEST = 100
-"""The most levels of nested objects and lists; models' files have fewer than ten."""
+"""The most levels of nested objects and lists. The files of models have fewer than ten."""
 
 LARGEST_CONFIG = 16 << 20
-"""The largest config, in bytes. Labels of a hundred thousand classes take a third of it."""
+"""The largest config, in bytes. The labels of a hundred thousand classes have a third of it."""
 
 MOST_VALUES = 4_000_000
-"""The most values in a file, up to 70 bytes of memory each. Large tokenizers have half of it."""
+"""The most values in a file. A value takes up to 70 bytes of memory.
+
+Large tokenizers have half as many values.
+"""
 
 
 def read_json_object(path: Path, most: int = LARGEST_CONFIG) -> dict[str, Any]:
-    """Return the object in a JSON file.
+    """Read a JSON file that contains an object.
 
     Args:
         path: the file.
         most: the largest size of the file, in bytes.
 
     Raises:
-        ValueError: the file is larger or no regular file, or as for `json_object`.
+        ValueError: the file is larger than `most` or not a regular file, or as for `json_object`.
         OSError: the file cannot be read.
     """
     return json_object(read_foreign(path, most))
 
 
 def check_value_count(raw: bytes) -> None:
-    """Check that JSON has no more than `MOST_VALUES` values, before it is parsed.
+    """Check that JSON has at most `MOST_VALUES` values, without parsing it.
 
     Raises:
-        ValueError: the JSON may have more.
+        ValueError: the JSON may have more values.
     """
     if sum(map(raw.count, (b",", b"[", b"{"))) > MOST_VALUES:
         raise ValueError(f"more than {MOST_VALUES:,} values")
 
 
 def json_object(raw: bytes) -> dict[str, Any]:
-    """Return the object in JSON.
+    """Parse JSON whose top value is an object.
 
     Raises:
-        ValueError: a Git LFS pointer or a page, not UTF-8, not JSON, not an object, nested too
-            deeply, or of too many values.
+        ValueError: the bytes are a Git LFS pointer or an HTML page; are not UTF-8, not JSON or not
+            an object; are nested too deeply; or have too many values.
     """
-    if (other := stand_in(raw)) is not None:
-        raise ValueError(other[0])
+    if (stand_in_text := stand_in(raw)) is not None:
+        raise ValueError(stand_in_text[0])
     check_value_count(raw)
     try:
-        found = json.loads(raw.decode())
+        document = json.loads(raw.decode())
     except RecursionError:
         raise ValueError(f"more than {DEEPEST} levels") from None
-    if not isinstance(found, dict):
-        raise ValueError(f"a {type(found).__name__}, not an object")
-    level: list[Any] = [found]
+    if not isinstance(document, dict):
+        raise ValueError(f"a {type(document).__name__}, not an object")
+    level: list[Any] = [document]
     for _ in range(DEEPEST):
         level = [
             inner
@@ -68,4 +71,4 @@ def json_object(raw: bytes) -> dict[str, Any]:
         ]
     if level:
         raise ValueError(f"more than {DEEPEST} levels")
-    return found
+    return document

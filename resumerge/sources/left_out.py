@@ -1,4 +1,4 @@
-"""A tensor of a model that is not used, recorded where that is decided."""
+"""The record of a tensor of a model that is not used, with the reason."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from resumerge.tensors import Tensor
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A tensor that is not used for one result, though it may be used for another.
+    """A tensor that is not used for one result; another result may use it.
 
     Args:
-        tensor: the tensor of a model, or of a result that is computed from several.
-        reason: why it is not used.
+        tensor: the tensor of a model, or of a result that is computed from several models.
+        reason: the reason why the result does not use it.
     """
 
     tensor: Tensor

@@ -23,13 +23,13 @@ from resumerge.sources.types import FileStamp, Source, SourceFile
 def open_local(
     ref: ModelRef, path: Path | None = None, contents: Contents | None = MODEL
 ) -> Source:
-    """Read the headers of a local model or adapter, but not its tensors.
+    """Open a local model or adapter: read its headers, but not its tensors.
 
     Args:
         ref: the model as the recipe names it.
-        path: the folder or file that a run has pinned; by default the reference's, relative to the
-            working folder.
-        contents: whether the folder should hold a model or an adapter; None for either.
+        path: the folder or file that a run pinned; None for the path in the reference, relative to
+            the working folder.
+        contents: the expected kind, model or adapter; None for either.
 
     Raises:
         InputError: the path does not exist or has no weights, or a file is damaged.
@@ -42,8 +42,8 @@ def open_local(
     elif path.is_dir():
         folder, single = path, ""
     elif is_readable(path.name):
-        there = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
-        raise no_such_file(ref.text, str(path), there)
+        existing_files = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+        raise no_such_file(ref.text, str(path), existing_files)
     else:
         raise refuse(
             "The model's folder does not exist",
@@ -63,13 +63,13 @@ def open_local(
 
 
 def is_adapter_folder(name: str) -> bool:
-    """Return whether a reference names a folder of this machine with an adapter's config."""
+    """Return whether a reference names a local folder with an adapter_config.json."""
     folder = Path(os.path.expanduser(name))  # noqa: PTH111
     return os.path.isfile(folder / ADAPTER.config)  # noqa: PTH113
 
 
 class _LocalFiles(ModelFiles):
-    """The files of a model in a folder of this machine."""
+    """The files of a model in a local folder."""
 
     def __init__(self, ref: ModelRef, folder: Path, single: str) -> None:
         self._ref = ref
@@ -81,14 +81,16 @@ class _LocalFiles(ModelFiles):
 
     @cached_property
     def names(self) -> frozenset[str]:
-        # Entries that are no regular files are included: their reader refuses them by name.
+        # Entries that are not regular files are included: their reader refuses them by name.
         at_top = {path.name for path in self.folder.iterdir() if path.exists()}
-        inside = self.folder.glob("*/*") if {PIPELINE, MODULES} & at_top else ()
-        below = (path.relative_to(self.folder).as_posix() for path in inside if path.is_file())
-        return frozenset((*at_top, *below))
+        inner_paths = self.folder.glob("*/*") if {PIPELINE, MODULES} & at_top else ()
+        inner_names = (
+            path.relative_to(self.folder).as_posix() for path in inner_paths if path.is_file()
+        )
+        return frozenset((*at_top, *inner_names))
 
     def fetch(self, names: Iterable[str]) -> None:
-        """Do nothing: the files are there."""
+        """Do nothing: local files need no download."""
 
     def check(self, contents: Contents, weights: list[str], index: str) -> None:
         absent = [name for name in weights if not os.path.isfile(self.folder / name)]  # noqa: PTH113
@@ -104,10 +106,10 @@ class _LocalFiles(ModelFiles):
                     fix="download the model again, or copy it with the files that its links name "
                     "(cp -rL)",
                 )
-            inside = sorted(
+            configs_below = sorted(
                 f"{path.parent.name}/{path.name}" for path in folder.glob(f"*/{contents.config}")
             )
-            raise contents.missing(self.where, [*present, *inside])
+            raise contents.missing(self.where, [*present, *configs_below])
         if absent:
             raise refuse(
                 "The index names files that do not exist",
@@ -118,12 +120,12 @@ class _LocalFiles(ModelFiles):
             )
 
     def headers(self, weights: list[str], known: WeightFormat | None = None) -> dict[str, Header]:
-        found = {}
+        headers = {}
         for name in weights:
             path = self.folder / name
             self._stamps[name] = FileStamp.of(path.stat())
-            found[name] = (known or format_of(name)).read_local_header(path, name)
-        return found
+            headers[name] = (known or format_of(name)).read_local_header(path, name)
+        return headers
 
     def source(self, opened: Opened) -> Source:
         files = {

@@ -40,24 +40,24 @@ from resumerge.sources.types import Description, SentenceModules, Source
 from resumerge.tensors import Tensor
 
 PROJECTOR = "mmproj"
-"""The beginning of the names of GGUF files with a vision projector, beside the model."""
+"""The prefix of the names of GGUF files that hold a vision projector, not the model."""
 
 NAMED_WEIGHTS = "transformers_weights"
-"""The key of config.json that names the weights to load instead of those with the usual name."""
+"""The key of config.json that names a weight file or index to load in place of the usual one."""
 
 
 @dataclass(frozen=True)
 class Opened:
-    """The facts that were read of a model, without its weights.
+    """The facts that were read from a model's files, without its weights.
 
     Args:
         tensors: the tensors, by name.
         headers: the headers of the weight files, by name.
         config: config.json, parsed.
         notes: sentences for the user.
-        components: for a pipeline, the beginning of the names of each component's weight files.
-        modules: for a model of sentence-transformers, its modules.
-        described: the description of the model in GGUF files; None for other files.
+        components: the `weights_stem` of each component of a pipeline; empty for other models.
+        modules: the modules of a model of sentence-transformers; None for other models.
+        described: the metadata of a model in GGUF; None for other formats.
     """
 
     tensors: Mapping[str, Tensor]
@@ -75,8 +75,8 @@ class ModelFiles(ABC):
     Attributes:
         model: the model's name in notes.
         where: the place in messages about several files.
-        folder: where the files are, or will be after the download.
-        single: the one weight file that the recipe names; empty for a whole model.
+        folder: the folder of the files, which need not be downloaded yet.
+        single: the name of the weight file, if the recipe names one; empty for a whole model.
     """
 
     model: str
@@ -86,17 +86,17 @@ class ModelFiles(ABC):
 
     @property
     def is_one_file(self) -> bool:
-        """Whether the recipe names one weight file, so that files beside it are not the model's."""
+        """Whether the whole model is one weight file that the recipe names; False for GGUF."""
         return bool(self.single) and not self.single.endswith(SUFFIX)
 
     @property
     @abstractmethod
     def names(self) -> Collection[str]:
-        """The names of all files, relative to `folder`; of a pipeline with its components'."""
+        """The names of all files relative to `folder`, also those of components and modules."""
 
     @abstractmethod
     def fetch(self, names: Iterable[str]) -> None:
-        """Put small files into `folder`, if they are not there.
+        """Put small files into `folder` if they are missing in it.
 
         Raises:
             InputError: the server refuses, or has no such file.
@@ -105,7 +105,7 @@ class ModelFiles(ABC):
 
     @abstractmethod
     def check(self, contents: Contents, weights: list[str], index: str) -> None:
-        """Check that weight files were found, and that the index names none that is missing.
+        """Check that there are weight files, and that all files in the index exist.
 
         Args:
             contents: the kind of weights.
@@ -122,7 +122,7 @@ class ModelFiles(ABC):
 
         Args:
             weights: the names of the files.
-            known: their format; by default that of their names.
+            known: the format of all files; None to choose it by each file's name.
 
         Raises:
             InputError: a file is missing or damaged.
@@ -131,16 +131,16 @@ class ModelFiles(ABC):
 
     @abstractmethod
     def source(self, opened: Opened) -> Source:
-        """Return the source of these files, each with its pin."""
+        """Return the source that consists of these files, each of them pinned."""
 
 
 def open_files(files: ModelFiles, contents: Contents | None) -> Source:
-    """Read config, index and headers of a model or an adapter; no weights.
+    """Read the config, index and headers of a model or an adapter, but not its weights.
 
     Args:
         files: the files in their place.
-        contents: whether the files should be those of a model or of an adapter; None for an
-            adapter where there is one, and no model.
+        contents: the expected kind, model or adapter. None opens an adapter if the files are an
+            adapter's without a model's, and a model otherwise.
 
     Raises:
         InputError: there are no weights, or a file is missing or damaged.
@@ -151,21 +151,23 @@ def open_files(files: ModelFiles, contents: Contents | None) -> Source:
 
 
 def _are_of_an_adapter(files: ModelFiles) -> bool:
-    """Return whether the files are an adapter's, without a model's."""
-    there = frozenset(files.names)
-    return not files.single and ADAPTER.config in there and there.isdisjoint(MODEL.weights)
+    """Return whether the files are those of an adapter alone, without a model's weights."""
+    file_names = frozenset(files.names)
+    return (
+        not files.single and ADAPTER.config in file_names and file_names.isdisjoint(MODEL.weights)
+    )
 
 
 def _opened(files: ModelFiles, contents: Contents) -> Source:
-    """Return the model or the adapter that consists of these files."""
+    """Return the model or the adapter that these files make up."""
     if gguf := _gguf_files(files, contents):
         return _open_gguf(files, gguf, contents)
     if _is_distributed(files, contents):
         return _open_distributed(files)
     if files.single:
         headers = files.headers([files.single])
-        stored, _ = combined(headers, files.where, "")
-        tensors, notes = checkpoint_tensors(files.model, headers, stored, {})
+        stored_tensors, _ = combined(headers, files.where, "")
+        tensors, notes = checkpoint_tensors(files.model, headers, stored_tensors, {})
         return files.source(Opened(tensors, headers, _in_header(contents, headers), notes))
     if is_pipeline(contents, files.names):
         pipeline = _read_pipeline(files)
@@ -197,17 +199,17 @@ def _opened(files: ModelFiles, contents: Contents) -> Source:
 
 
 def _is_distributed(files: ModelFiles, contents: Contents) -> bool:
-    """Return whether a folder is one of torch.distributed.checkpoint, without other weights."""
+    """Return whether a folder holds a distributed checkpoint and no other weights of a model."""
     if contents is not MODEL or files.single or METADATA not in files.names:
         return False
     return frozenset(files.names).isdisjoint(contents.weights)
 
 
 def _open_distributed(files: ModelFiles) -> Source:
-    """Open a folder of torch.distributed.checkpoint.
+    """Open a folder that torch.distributed.checkpoint wrote.
 
     Raises:
-        InputError: files are missing or damaged, or have no model.
+        InputError: files are missing or damaged, or hold no model.
     """
     files.fetch({METADATA, MODEL.config} & frozenset(files.names))
     where = f"{files.where}/{METADATA}"
@@ -259,10 +261,10 @@ def _gguf_files(files: ModelFiles, contents: Contents) -> list[str]:
 
 
 def _open_gguf(files: ModelFiles, names: list[str], contents: Contents) -> Source:
-    """Open a model in GGUF. A config.json beside it is taken for its own.
+    """Open a model in GGUF. A config.json in the same folder is taken as its config.
 
     Raises:
-        InputError: files are missing or damaged, or it should be an adapter.
+        InputError: files are missing or damaged, or an adapter is expected.
     """
     if contents is not MODEL:
         raise refuse(
@@ -297,7 +299,7 @@ def _open_gguf(files: ModelFiles, names: list[str], contents: Contents) -> Sourc
 
 
 def _in_header(contents: Contents, headers: Mapping[str, Header]) -> dict[str, Any]:
-    """Return the settings in the header of an adapter that has no config."""
+    """Return the settings in the header of an adapter's weight file; empty for a model."""
     options = [text for header in headers.values() if (text := header.metadata.get(IN_HEADER))]
     return {IN_HEADER: options[0]} if options and contents is ADAPTER else {}
 
@@ -332,24 +334,29 @@ def _read_weights(files: ModelFiles, contents: Contents) -> Weights:
 
 
 def _named_weights(files: ModelFiles, contents: Contents) -> str:
-    """Return the weights that the config names, as transformers reads it; empty for none.
+    """Return the weight file or index that the config names for transformers; empty if none.
 
     Raises:
-        InputError: the config names no file of the folder.
+        InputError: the config names a file that the folder lacks or that cannot be read.
     """
     if contents is not MODEL:
         return ""
-    name = read_config(files.folder, contents.config).get(NAMED_WEIGHTS)
-    if name is None:
+    weights_name = read_config(files.folder, contents.config).get(NAMED_WEIGHTS)
+    if weights_name is None:
         return ""
     endings = (".safetensors", f".safetensors{INDEX_SUFFIX}")
-    if isinstance(name, str) and name in files.names and "/" not in name and name.endswith(endings):
-        return name
+    if (
+        isinstance(weights_name, str)
+        and weights_name in files.names
+        and "/" not in weights_name
+        and weights_name.endswith(endings)
+    ):
+        return weights_name
     raise refuse(
         "The config names weights that cannot be read",
         where=f"{files.where}/{contents.config}",
         expected=f"{NAMED_WEIGHTS}: a safetensors file of this folder, or an index",
-        found=f"{NAMED_WEIGHTS}: {str(name)[:60]!r}",
+        found=f"{NAMED_WEIGHTS}: {str(weights_name)[:60]!r}",
         fix=f"copy or download this file, or remove {NAMED_WEIGHTS} from the config",
     )
 
@@ -357,10 +364,21 @@ def _named_weights(files: ModelFiles, contents: Contents) -> str:
 def _notes(
     files: ModelFiles, contents: Contents, chosen: str, weights: list[str], moved: list[str]
 ) -> tuple[str, ...]:
-    """Return notes for the user: on weights beside those that are read, and on odd shards."""
-    there = frozenset(files.names)
+    """Return notes on weights that are not read, and on tensors that are not in the indexed file.
+
+    Args:
+        files: the files of the model.
+        contents: the kind of weights.
+        chosen: the weight file or index that is read; empty if files may have any name.
+        weights: the weight files that are read.
+        moved: a line for each tensor that is in another file than the index says.
+    """
+    file_names = frozenset(files.names)
     indexes = {name for name in contents.weights if is_index(name)}
-    beside = {*weights_in(there, contents.prefix), *(indexes & there)} - {chosen, *weights}
+    beside = {*weights_in(file_names, contents.prefix), *(indexes & file_names)} - {
+        chosen,
+        *weights,
+    }
     notes = []
     read = f"{files.model}: read from {chosen or some(weights)}"
     if contents.is_variant(chosen):

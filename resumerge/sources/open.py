@@ -1,4 +1,4 @@
-"""The opening of a model by its reference: local, on the Hub, in a bucket, with an adapter."""
+"""Opens a model by its reference: local, on the Hub or in a bucket, with or without an adapter."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def open_source(
 
     Args:
         ref: the model as the recipe names it.
-        pins: what a run pinned, by the text of a reference: the `revision` of a remote model, or
-            the `path` of a local folder or file. References without a pin are resolved again.
+        pins: the pins of a run, by the text of the reference: the `revision` of a remote model, or
+            the `path` of a local folder or file. A reference without a pin is resolved again.
         offline: do not use the network.
-        metadata: the metadata cache of remote files.
-        contents: what the reference names: a model, or an adapter alone; None for either.
+        metadata: the metadata cache of remote files; None for the default one.
+        contents: the expected kind: a model, or an adapter without a model; None for either.
 
     Raises:
         InputError: the model or its adapter does not exist, or is damaged.

@@ -1,7 +1,7 @@
 """Pipelines of diffusers: ``model_index.json``, and a folder for each component.
 
-A component with weights is a part of the model: its folder's name and a slash stand before the
-names of its tensors. Other components (schedulers, tokenizers) are companions.
+A component with weights is a part of the model: the names of its tensors begin with its folder's
+name and a slash. Other components (schedulers, tokenizers) are companions.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from resumerge.sources.index import INDEX_SUFFIX, Contents, Weights
 from resumerge.tensors import Stored
 
 PIPELINE = "model_index.json"
-"""The file that makes a folder a pipeline: it says which class each component is of."""
+"""The file that makes a folder a pipeline: it states library and class of each component."""
 
 _DIFFUSERS = "diffusion_pytorch_model.safetensors"
 
 _WEIGHTS = (_DIFFUSERS, "model.safetensors", "diffusion_pytorch_model.bin", "pytorch_model.bin")
-"""The names of a component's weights in diffusers and transformers, in order of preference."""
+"""The weight files of a component in diffusers and transformers, in order of preference."""
 
 _VARIANTS = ("", ".fp16", ".bf16")
-"""The variants of weights' names for other dtypes. The full weights are preferred."""
+"""The variants of a weight file's name, one for each dtype. The full precision comes first."""
 
 _OF_TRANSFORMERS = ("model.safetensors", "pytorch_model.bin")
 
 
 @dataclass(frozen=True)
 class Component(Contents):
-    """The weights of one component.
+    """The weights of one component of a pipeline, or of a module of sentence-transformers.
 
     Args:
         library: the library that loads the component.
@@ -41,36 +41,44 @@ class Component(Contents):
 
     @property
     def weights(self) -> list[str]:
-        """The names of weights and their indexes, in the order of the library that loads them.
+        """The names of weight files and indexes, in the order in which the library prefers them.
 
-        If there are an index and a single file, transformers reads the file, diffusers the index.
+        The single file comes before its index, except for diffusers' safetensors, whose index comes
+        first.
         """
         of_diffusers = self.library == "diffusers"
         names = sorted(_WEIGHTS, key=lambda n: (n in _OF_TRANSFORMERS) == of_diffusers)
-        found = []
+        files = []
         for variant in _VARIANTS:
             for name in names:
                 stem, _, suffix = name.partition(".")
                 single = f"{stem}{variant}.{suffix}"
                 index = name + INDEX_SUFFIX.replace(".json", f"{variant}.json")
                 older = f"{name}{variant}{INDEX_SUFFIX}"
-                first = [index, older, single] if name == _DIFFUSERS else [single, index, older]
-                found += first
-        return [self.prefix + name for name in dict.fromkeys(found)]
+                by_preference = (
+                    [index, older, single] if name == _DIFFUSERS else [single, index, older]
+                )
+                files += by_preference
+        return [self.prefix + name for name in dict.fromkeys(files)]
 
     def is_variant(self, file: str) -> bool:
         return any(variant and f"{variant}." in file for variant in _VARIANTS)
 
     def named(self, tensors: Mapping[str, Stored]) -> dict[str, Stored]:
-        """Return the component's tensors by their names in the pipeline."""
+        """Return the component's tensors under their names in the pipeline."""
         return {
-            (own := self.prefix + name): replace(tensor, name=own)
+            (name_in_pipeline := self.prefix + name): replace(tensor, name=name_in_pipeline)
             for name, tensor in tensors.items()
         }
 
 
 def component(name: str, library: str) -> Component:
-    """Return the kind of weights that is looked for in a component's folder."""
+    """Return the description of the weights in a component's folder.
+
+    Args:
+        name: the component's name, which is also its folder's.
+        library: the library that loads the component.
+    """
     return Component(
         f"the component {name}",
         f"{name}/config.json",
@@ -82,15 +90,16 @@ def component(name: str, library: str) -> Component:
 
 
 def is_pipeline(contents: Contents, files: Collection[str]) -> bool:
-    """Return whether files are those of a pipeline, not of a model."""
+    """Return whether files are those of a pipeline of diffusers."""
     return contents.may_have_any_name(files) and PIPELINE in files
 
 
 def components_of(described: Mapping[str, Any]) -> dict[str, str]:
-    """Return the components that a pipeline has, each with its library.
+    """Return the library of each component of a pipeline, by the component's name.
 
     Args:
-        described: model_index.json: the library and class of each component, or two nulls.
+        described: model_index.json, which has the library and class of each component, or two nulls
+            for a component that this pipeline lacks.
     """
     return {
         name: str(value[0])
@@ -102,12 +111,12 @@ def components_of(described: Mapping[str, Any]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """The weights of all components of a pipeline, as those of one model.
+    """The weights of all components of a pipeline, under one model's names.
 
     Args:
         tensors: the tensors, by their names in the pipeline.
         headers: the header of each weight file, by the file's name.
-        stems: the `weights_stem` of each component; empty for one without weights.
+        stems: the `weights_stem` of each component; empty for a component without weights.
         notes: sentences for the user.
     """
 
@@ -122,7 +131,7 @@ def read_pipeline(
     files: Collection[str],
     read: Callable[[Component], Weights],
 ) -> Pipeline:
-    """Return the weights of every component that has some.
+    """Read the weights of every component that has weights.
 
     Args:
         described: model_index.json.
@@ -136,24 +145,24 @@ def read_pipeline(
     for name, library in components_of(described).items():
         part, stems[name] = component(name, library), ""
         if has_weights(part, files):
-            found = read(part)
-            stems[name] = weights_stem(found.file)
-            tensors |= part.named(found.tensors)
-            headers |= found.headers
-            notes += found.notes
+            weights = read(part)
+            stems[name] = weights_stem(weights.file)
+            tensors |= part.named(weights.tensors)
+            headers |= weights.headers
+            notes += weights.notes
     return Pipeline(tensors, headers, stems, tuple(notes))
 
 
 def has_weights(part: Component, files: Collection[str]) -> bool:
-    """Return whether a component has weights, or a config that says that it should."""
+    """Return whether a component has weights, or has a config and should have weights."""
     return part.config in files or not set(part.weights).isdisjoint(files)
 
 
 def weights_stem(file: str) -> str:
-    """Return how the names of a component's weight files begin in the output.
+    """Return the first part of the names of a component's weight files in the output.
 
     Args:
-        file: the component's index, or its only weight file.
+        file: the name of the component's index, or of its only weight file.
     """
     stem = PurePosixPath(file).name.partition(".")[0]
     return "model" if stem == "pytorch_model" else stem

@@ -35,7 +35,7 @@ _SIGNS: dict[str, re.Pattern[str]] = {
     "EETQ": re.compile(r"\.weight_scales"),
     "MXFP4": re.compile(r"_proj_(blocks|scales)"),
 }
-"""The endings of names of tensors that a quantisation adds, or puts in place of a model's own."""
+"""The endings of the names of tensors that a quantisation adds or puts in place of a weight."""
 
 _PACKED = frozenset({"U8", "I8", "I32", "F4", "F6_E2M3", "F6_E3M2"})
 """The dtypes that only packed weight matrices have."""
@@ -43,23 +43,23 @@ _PACKED = frozenset({"U8", "I8", "I32", "F4", "F6_E2M3", "F6_E3M2"})
 _OF_ACTIVATIONS = re.compile(
     r"\.((input|output|prob|kv|[qkv])_(global_)?scale|(input|output|[qkv])_zero_point)$"
 )
-"""The names of tensors that say how activations and caches are quantised."""
+"""The names of tensors that describe the quantisation of activations and caches."""
 
 _FLOAT8 = frozenset({"F8_E4M3", "F8_E5M2"})
-"""The dtypes of weights that are plain without scales beside them."""
+"""The dtypes of weights that are plain weights unless the model has scales for them."""
 
 
 def dequantised(source: Source) -> Source:
     """Return a model with its weights under their plain names, in the dtype that its config states.
 
-    A quantised weight is decoded to float32, in which it is merged; a copied weight is rounded to
-    the config's dtype, or bfloat16. A model without quantised tensors is returned unchanged,
-    whatever its config says: configs often name a quantisation of the training without which the
-    model was saved. Plain float8 tensors are weights.
+    A quantised weight is decoded to float32 and merged in float32. A copied weight is rounded to
+    the config's dtype, or to bfloat16 if the config states none. A model without quantised tensors
+    is returned unchanged even if its config states a quantisation: configs often state one that was
+    used in training and undone before the model was saved. Plain float8 tensors are weights.
 
     Raises:
-        InputError: tensors that belong together do not fit, or the model is quantised in a way that
-            is not read; the error names it.
+        InputError: the tensors of a weight do not fit together; or the quantisation, which the
+            error names, cannot be read.
         Resumable: the network failed.
     """
     reader = SourceReader({source.number: replace(source, streams=True)})
@@ -68,24 +68,26 @@ def dequantised(source: Source) -> Source:
         weights = list(dequantised_weights(checkpoint))
     finally:
         reader.close()
-    of_weights = {part: weight for weight in weights for part in weight.parts}
+    part_weights = {part: weight for weight in weights for part in weight.parts}
     unused = {name for weight in weights for name in weight.unused}
     if weights:
         unused |= {name for name in source.tensors if _OF_ACTIVATIONS.search(name)}
-    plain = {n: t for n, t in source.tensors.items() if n not in of_weights and n not in unused}
+    plain = {n: t for n, t in source.tensors.items() if n not in part_weights and n not in unused}
     _check_plain(source, plain)
     if not weights:
         return source
-    names = Counter([*plain, *(weight.name for weight in weights)])
-    if twice := [name for name, count in names.items() if count > 1]:
-        raise checkpoint.unfit(twice[0], "one weight of this name", "several: quantised, or plain")
+    name_counts = Counter([*plain, *(weight.name for weight in weights)])
+    if duplicates := [name for name, count in name_counts.items() if count > 1]:
+        raise checkpoint.unfit(
+            duplicates[0], "one weight of this name", "several: quantised, or plain"
+        )
     dtype = _dtype(source.config)
     tensors: dict[str, Tensor] = {}
     for name, tensor in source.tensors.items():
         if name in plain:
             tensors[name] = tensor
-        elif name in of_weights:
-            weight = of_weights[name]
+        elif name in part_weights:
+            weight = part_weights[name]
             tensors[weight.name] = Rounded.of(weight.tensor, dtype, takes_operand=True)
     left_out = (
         LeftOut(source.tensors[name], UnusedReason.QUANTISATION)
@@ -109,24 +111,24 @@ def dequantised(source: Source) -> Source:
 
 
 def _dtype(config: Mapping[str, Any]) -> str:
-    """Return the dtype that weights have without quantisation, by safetensors' name."""
+    """Return the dtype of weights without quantisation, by safetensors' name."""
     for section in (config, *(v for v in config.values() if isinstance(v, Mapping))):
-        if found := stated_dtype(section):
-            return found
+        if dtype := stated_dtype(section):
+            return dtype
     return USUAL_DTYPE
 
 
 def _check_plain(source: Source, tensors: Mapping[str, Tensor]) -> None:
-    """Refuse tensors that must be unpacked or scaled to get weights.
+    """Refuse tensors that must be unpacked or scaled before they are weights.
 
     Raises:
-        InputError: the model is quantised in a way that is not read.
+        InputError: the model's quantisation cannot be read.
     """
-    found = _unread_quantisation(tensors)
-    if found is None:
+    unread = _unread_quantisation(tensors)
+    if unread is None:
         _check_float8(source, tensors)
         return
-    quantisation, name = found
+    quantisation, name = unread
     config = source.config.get("quantization_config")
     method = config.get("quant_method") if isinstance(config, dict) else None
     raise refuse(
@@ -141,10 +143,10 @@ def _check_plain(source: Source, tensors: Mapping[str, Tensor]) -> None:
 
 
 def _check_float8(source: Source, tensors: Mapping[str, Tensor]) -> None:
-    """Refuse a float8 matrix that the config calls quantised: nothing has a scale for it.
+    """Refuse float8 matrices without scales if the config states a quantisation.
 
     Raises:
-        InputError: there is one; its numbers are not the weights.
+        InputError: there is such a matrix, whose numbers are then not the weights.
     """
     if not any(stated_quantisations(source.config)):
         return
@@ -162,7 +164,7 @@ def _check_float8(source: Source, tensors: Mapping[str, Tensor]) -> None:
 
 
 def _unread_quantisation(tensors: Mapping[str, Tensor]) -> tuple[str, str] | None:
-    """Return the quantisation, and the name of a tensor that shows it; None for plain weights."""
+    """Return a quantisation and the name of a tensor that shows it; None for plain weights."""
     for name, tensor in tensors.items():
         for quantisation, sign in _SIGNS.items():
             ending = sign.search(name)
@@ -170,18 +172,18 @@ def _unread_quantisation(tensors: Mapping[str, Tensor]) -> tuple[str, str] | Non
                 return quantisation, name
         if name.endswith(".weight") and len(tensor.shape) > 1 and tensor.dtype in _PACKED:
             return f"weights packed into {tensor.dtype}", name
-    scaled = {
+    scale_names = {
         name.rpartition(".")[0]: name for name in tensors if "scale" in name.rpartition(".")[2]
     }
     for name, tensor in tensors.items():
         stem = name.rpartition(".")[0]
-        if tensor.dtype in _FLOAT8 and len(tensor.shape) > 1 and stem in scaled:
-            return "float8 with scales of an unknown kind", scaled[stem]
+        if tensor.dtype in _FLOAT8 and len(tensor.shape) > 1 and stem in scale_names:
+            return "float8 with scales of an unknown kind", scale_names[stem]
     return None
 
 
 def stated_quantisations(config: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the name of every quantisation that a (nested) config.json states."""
+    """Yield the name of every quantisation that a config.json or its nested configs state."""
     for key, value in config.items():
         if key in STATED and value:
             method = value.get("quant_method") if isinstance(value, Mapping) else None
@@ -191,7 +193,7 @@ def stated_quantisations(config: Mapping[str, Any]) -> Iterator[str]:
 
 
 def unquantised_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a config.json that states no quantisation, also not in its nested configs."""
+    """Return a config.json without the quantisations that it and its nested configs state."""
     return {
         key: unquantised_config(value) if isinstance(value, Mapping) else value
         for key, value in config.items()

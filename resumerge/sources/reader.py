@@ -1,8 +1,8 @@
-"""Range reads: part of a file's bytes, into a buffer that the caller reuses.
+"""Range reads: ranges of a file's bytes are read into a buffer that the caller reuses.
 
-Files on this disk are read by `preadv`. mmap is not used: the kernel decides which pages of a
-mapping count as this process's memory, and an I/O error in a mapping is a SIGBUS, while here it is
-an exception. Files that are streamed are read from their server.
+Files on this disk are read by `preadv`. mmap is not used for two reasons: the kernel decides which
+pages of a mapping count as this process's memory, and an I/O error in a mapping raises SIGBUS
+instead of an exception. Streamed files are read from their server.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from resumerge.tensors.evaluation import InFile
 
 
 class SourceReader:
-    """The reader of ranges of several sources' files. Threads may share it.
+    """The reader of ranges from the files of several sources. Threads may share it.
 
     Args:
         sources: the sources, by their numbers in the plan.
-        check: called often while an answer of a server is waited for; what it raises ends that.
+        check: called often while a read waits for a server; an exception that it raises ends the
+            read.
 
     Attributes:
         ranges: the reader of streamed files.
@@ -43,11 +44,11 @@ class SourceReader:
         self._streamed: dict[tuple[int, str], RemoteFile | None] = {}
         self._files: dict[tuple[int, str], int] = {}
         self._stamps: dict[tuple[int, str], FileStamp] = {}
-        """The stamps of open files, from the opening of the source or else from the first read."""
+        """The stamps of open files: from the source, or else taken when the file was opened."""
         self._lock = threading.Lock()
 
     def fill(self, tensor: InFile, offset: int, buffer: memoryview) -> None:
-        """Fill a buffer from an offset (bytes) of the file that holds a tensor.
+        """Fill a buffer with the bytes from `offset` on in the file that holds a tensor.
 
         Raises:
             Resumable: the file is missing, shorter than its header says, or not readable.
@@ -69,7 +70,7 @@ class SourceReader:
             filled += count
 
     def whole(self, tensor: Stored) -> bytes:
-        """Return all bytes of a small tensor that lies in one piece.
+        """Return all bytes of a small tensor, which must be contiguous.
 
         Raises:
             Resumable: the file is missing, shorter than its header says, or not readable.
@@ -81,16 +82,17 @@ class SourceReader:
     def expect(
         self, steps: Iterable[Iterable[tuple[Stored, int, int]]], *, keep: bool = False
     ) -> Forecast[RemoteFile]:
-        """Request elements ``first:last`` of stored tensors ahead; only those of streamed files.
+        """Request ranges of streamed files ahead of their reads; other files are ignored.
 
         Args:
-            steps: the tensors that each step reads, with the first and the last element, exclusive.
+            steps: for each step, the tensors that it reads, each with the index of its first
+                element and the index after its last element.
             keep: as in `RangeReader.expect`.
         """
         return self.ranges.expect(map(self._streamed_ranges, steps), keep=keep)
 
     def descriptor(self, tensor: InFile) -> int | None:
-        """Return an open descriptor of the file that holds a tensor; None if it is streamed.
+        """Return an open descriptor of the file that holds a tensor; None for a streamed file.
 
         Raises:
             Resumable: the file cannot be opened.
@@ -115,13 +117,13 @@ class SourceReader:
             return self._files[key]
 
     def changed(self, files: Iterable[tuple[int, str]]) -> list[Path]:
-        """Return the paths of files that changed after their headers were read.
+        """Return the paths of the files that changed after their headers were read.
 
-        Both the file at the path and the open file are compared: they differ after a replacement. A
-        file that is not open yet is compared as well, if it was local from the beginning.
+        Both the file at the path and the open file are compared, because they differ after a
+        replacement. A file that is not open yet is compared if its source has its stamp.
 
         Args:
-            files: the number of the source, and the file's name in it, for each file.
+            files: the number of the source and the file's name in the source, for each file.
         """
         with self._lock:
             return [self._sources[s].path(name) for s, name in files if self._is_changed(s, name)]
@@ -141,14 +143,14 @@ class SourceReader:
         return any(stamp.differs(FileStamp.of(stat), but_names=linked) for stat in stats)
 
     def release(self, source: int, file: str) -> None:
-        """Close a file that is no longer needed, so that deleting it frees its space."""
+        """Close a file that is no longer needed. Deleting it then frees its disk space."""
         with self._lock:
             fd = self._files.pop((source, file), None)
             if fd is not None:
                 os.close(fd)
 
     def close(self) -> None:
-        """Close every file, and end all requests."""
+        """Close all files and end all requests."""
         self.ranges.close()
         with self._lock:
             for fd in self._files.values():

@@ -1,7 +1,7 @@
 """sentence-transformers: ``modules.json``, and a folder for each module beside the transformer.
 
-A module with weights (``2_Dense``) is a part of the model: its folder's name and a slash stand
-before the names of its tensors. Configs are companions.
+A module with weights (``2_Dense``) is a part of the model: the names of its tensors begin with its
+folder's name and a slash. The modules' configs are companions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from resumerge.sources.types import SentenceModules
 from resumerge.tensors import Stored
 
 MODULES = "modules.json"
-"""The file that makes a folder a model of sentence-transformers: its modules, in order."""
+"""The file that makes a folder a model of sentence-transformers: it lists the modules in order."""
 
 _LARGEST = 1 << 20
 
@@ -30,11 +30,11 @@ def module_paths(folder: Path) -> list[tuple[str, str]]:
     """Return the type and the folder of each module; the transformer's folder is empty.
 
     Raises:
-        InputError: modules.json is not such a list.
+        InputError: modules.json cannot be read, or is not a list of modules with paths.
     """
     try:
-        found = json.loads(read_foreign(folder / MODULES, _LARGEST))
-        return [(str(module.get("type", "")), str(module["path"])) for module in found]
+        modules = json.loads(read_foreign(folder / MODULES, _LARGEST))
+        return [(str(module.get("type", "")), str(module["path"])) for module in modules]
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
         raise refuse(
             f"{MODULES} is not readable",
@@ -51,13 +51,16 @@ def read_modules(
     fetch: Callable[[Collection[str]], None],
     read: Callable[[Component], Weights],
 ) -> tuple[SentenceModules, dict[str, Stored], dict[str, Header]]:
-    """Return the modules, the tensors of those that have weights, and their headers by file.
+    """Read the modules of a model, and the headers of the modules with weights.
 
     Args:
         folder: the model's folder.
         files: the names of the model's files.
         fetch: puts small files into the folder.
         read: reads a module's weights.
+
+    Returns:
+        (the modules, the tensors of the modules by name, the header of each weight file by name).
     """
     fetch({MODULES})
     modules = module_paths(folder)
@@ -70,9 +73,9 @@ def read_modules(
         fetch({part.config} & set(files))
         configs[path] = read_config(folder, part.config)
         if not set(part.weights).isdisjoint(files):
-            found = read(part)
-            stems[path] = weights_stem(found.file)
-            tensors |= part.named(found.tensors)
-            headers |= found.headers
+            weights = read(part)
+            stems[path] = weights_stem(weights.file)
+            tensors |= part.named(weights.tensors)
+            headers |= weights.headers
     types = tuple(kind.rpartition(".")[2] for kind, _ in modules)
     return SentenceModules(types, configs, stems), tensors, headers

@@ -1,7 +1,7 @@
-"""The names that a model has for one tensor: ties of transformers, and configs that untie them.
+"""Tied tensors: the groups of names that a model has for one tensor, and configs without ties.
 
-Facts of transformers 5.23: `_tied_weights_keys` of its classes, and what its configurations and
-models derive from ``tie_word_embeddings``. Files have one name of each group, or a few.
+Source of the facts: transformers 5.23, where classes have `_tied_weights_keys`, and configurations
+and models derive settings from ``tie_word_embeddings``. Files have at least one name of a group.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any
 from resumerge.config_json import class_names, model_type
 
 _SHARED = ("shared", "encoder.embed_tokens", "decoder.embed_tokens")
-"""The names of the one embedding of an encoder and a decoder; the first is the source."""
+"""The names of an embedding that encoder and decoder share; the first is the name in files."""
 
 _SHARED_OF = {
     "fsmt": ("decoder.embed_tokens", "encoder.embed_tokens", "decoder.output_projection"),
     "prophetnet": ("word_embeddings", "encoder.word_embeddings", "decoder.word_embeddings"),
 }
-"""Other such names, by model type."""
+"""The names of a shared embedding in model types that do not use `_SHARED`."""
 
 _BESIDE = (
     ("cls.predictions.transform.dense.weight", "cls.predictions.decoder"),
@@ -31,7 +31,7 @@ _BESIDE = (
     ("predictions.dense.weight", "predictions.decoder"),
     ("vocab_transform.weight", "vocab_projector"),
 )
-"""A tensor that files have beside a tied head, and the head."""
+"""Heads that are found by a tensor beside them: the tensor in files, and the head's module."""
 
 _HEAD_OF = {
     "bert-generation": "lm_head.decoder",
@@ -50,16 +50,16 @@ _HEAD_OF = {
     ),
     **dict.fromkeys(("eurobert", "funnel", "modernvbert"), "lm_head"),
 }
-"""The head of the language model, by model type; for most it is ``lm_head``."""
+"""The module of the language model's head, by model type; ``lm_head`` for all others."""
 
 _HEADED = re.compile(
     r"(ForCausalLM|LMHeadModel|DoubleHeadsModel|ForConditionalGeneration|MarianMTModel|BertGenerationDecoder"
     r"|ForSpeechToText|ForVisionText2Text|ForCausalImageModeling|EncoderDecoderModel)$"
 )
-"""The ends of the names of classes that have a language model's head."""
+"""The endings of the names of classes with a language model's head."""
 
 _OWN_BIAS = frozenset({"bridgetower", "esm", "gte", "lxmert", "vilt"})
-"""Model types whose head has no bias beside that of the layer around it."""
+"""Model types whose head does not share its bias with the layer around it."""
 
 _UNKNOWN = frozenset(
     {"blt", "csm", "diffusion_gemma", "luke", "neomme", "pix2struct", "pix2struct_text_model"}
@@ -71,32 +71,37 @@ _WHOLE_INSIDE = re.compile(
     r"^(language_model|text_model|text_decoder|decoder|llm)\."
     r"(?=(model|transformer|gpt_neox|backbone|bert|roberta|shared)\.)"
 )
-"""The prefix of a language model that is contained whole in another model."""
+"""The prefix of the names of a complete language model inside another model."""
 
 SCALING = frozenset({"t5", "longt5", "pop2piano", "switch_transformers"})
-"""Model types that scale the decoder's output by ``d_model**-0.5`` unless config.json says that
-they are not tied."""
+"""Model types that scale the decoder's output by ``d_model**-0.5``.
+
+They do so unless config.json states ``tie_word_embeddings: false``.
+"""
 
 ALWAYS_TIED = frozenset({"t5", "longt5", "pop2piano", "mt5", "umt5", "udop", "vilt"})
-"""Model types that are tied whatever config.json says, except tensors that a file has apart."""
+"""Model types that are tied even if config.json states otherwise.
+
+Tensors that a file has separately are not tied.
+"""
 
 _SECTIONS = ("text_config", "decoder", "language_config", "llm_config")
 """The keys of nested configs of language models."""
 
 
 def tied_groups(config: Mapping[str, Any], names: Collection[str]) -> list[tuple[str, ...]]:
-    """Return the names of each tensor that a model has several names for.
+    """Return the groups of names that a model has for one tensor.
 
-    Of names that files have, a group has only the first one, unless config.json says that the model
-    is tied.
+    If several names of a group are in the files, the group keeps only the first of them, unless
+    config.json states that the model is tied.
 
     Args:
         config: the model's config.json.
         names: the names of the tensors in its files.
 
     Returns:
-        Groups of two names or more. The files have at least one name of a group; its other names
-        have the same prefix as the names in the files.
+        Groups of two or more names. At least one name of each group is in the files. The other
+        names begin with the same prefix as the names in the files.
     """
     kind = model_type(config)
     if says_untied(config) and kind not in ALWAYS_TIED:
@@ -113,14 +118,14 @@ def tied_groups(config: Mapping[str, Any], names: Collection[str]) -> list[tuple
 
 
 def tied_names(config: Mapping[str, Any], names: Collection[str]) -> dict[str, str]:
-    """Return the names of a model for tensors of its files, besides the names in the files.
+    """Return the names of tied tensors that are not in the files.
 
     Args:
         config: the model's config.json.
         names: the names of the tensors in its files.
 
     Returns:
-        The name in the files, by the other name.
+        For each name that is not in the files, the name of the same tensor in the files.
     """
     return {
         name: next(stored for stored in group if stored in names)
@@ -131,30 +136,33 @@ def tied_names(config: Mapping[str, Any], names: Collection[str]) -> dict[str, s
 
 
 def head_is_unknown(config: Mapping[str, Any], names: Collection[str]) -> bool:
-    """Return whether a model may tie a head of unknown name to its embedding."""
+    """Return whether a model may tie a head whose name is unknown to its embedding."""
     return not says_untied(config) and _is_strange(config, names)
 
 
 def says_tied(config: Mapping[str, Any]) -> bool | None:
-    """Return whether config.json (or its text_config) ties the head; None if it does not say."""
-    found = config.get("tie_word_embeddings")
-    if found is None:
-        found = next((said for said in _nested(config) if said is not None), None)
-    return None if found is None else bool(found)
+    """Return whether config.json, or else a nested config, ties the head; None if unstated.
+
+    The nested configs are those under `_SECTIONS`.
+    """
+    tied = config.get("tie_word_embeddings")
+    if tied is None:
+        tied = next((said for said in _nested(config) if said is not None), None)
+    return None if tied is None else bool(tied)
 
 
 def says_untied(config: Mapping[str, Any]) -> bool:
-    """Return whether config.json says that the head is not tied to the embedding.
+    """Return whether config.json states that the head is not tied to the embedding.
 
-    A nested config that states a tie overrules the outer config, as in transformers.
+    As in transformers, a nested config that states a tie overrules the outer config.
     """
     return says_tied(config) is False and not any(_nested(config))
 
 
 def scales_outputs(config: Mapping[str, Any]) -> bool:
-    """Return whether a model scales its decoder's output because config.json says it is tied.
+    """Return whether a model scales its decoder's output, as it does by default if it is tied.
 
-    transformers 5 writes what it derived into config.json, too.
+    transformers 5 also writes this setting into config.json (``scale_decoder_outputs``).
     """
     written = config.get("scale_decoder_outputs")
     if isinstance(written, bool):
@@ -163,19 +171,19 @@ def scales_outputs(config: Mapping[str, Any]) -> bool:
 
 
 def untied_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the config of the same model with a head of its own.
+    """Return the config of the same model with a head that is not tied to the embedding.
 
-    If transformers derives other settings than ties from ``tie_word_embeddings``, the config stays
-    unchanged: transformers 5 does not tie tensors that a file has apart and that differ.
+    The config stays unchanged for model types in which ``tie_word_embeddings`` determines other
+    settings as well. transformers 5 does not tie tensors that are stored separately and differ.
     """
     if model_type(config) in SCALING | ALWAYS_TIED:
         return dict(config)
-    found = _without_ties(config)
+    untied = _without_ties(config)
     for key in _SECTIONS:
-        nested = found.get(key)
+        nested = untied.get(key)
         if isinstance(nested, Mapping) and model_type(nested) not in SCALING | ALWAYS_TIED:
-            found[key] = {**nested, "tie_word_embeddings": False}
-    return {**found, "tie_word_embeddings": False}
+            untied[key] = {**nested, "tie_word_embeddings": False}
+    return {**untied, "tie_word_embeddings": False}
 
 
 def _without_ties(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -198,7 +206,7 @@ def _nested(config: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def _embedding(config: Mapping[str, Any], names: Collection[str]) -> tuple[str, ...]:
-    """Return the names of the embedding and of the head that is tied to it, if there is one."""
+    """Return the names of the embedding, and of the head that is tied to it, if any."""
     if model_type(config) in _UNKNOWN:
         return ()
     members = _shared(config, names) or _decoders([n for n in names if is_embedding(n)])
@@ -207,45 +215,48 @@ def _embedding(config: Mapping[str, Any], names: Collection[str]) -> tuple[str, 
 
 
 def _shared(config: Mapping[str, Any], names: Collection[str]) -> tuple[str, ...]:
-    """Return the names of the embedding that an encoder and a decoder share; none without one."""
+    """Return the names of the embedding that encoder and decoder share, if any."""
     source, *side_names = _SHARED_OF.get(model_type(config), _SHARED)
-    ends = f"{source}.weight"
-    stored = [name for name in names if f".{name}".endswith(f".{ends}")]
+    ending = f"{source}.weight"
+    stored = [name for name in names if f".{name}".endswith(f".{ending}")]
     if len(stored) != 1 or (source != "shared" and model_type(config) not in _SHARED_OF):
         return ()
-    start = stored[0].removesuffix(ends)
-    sides = tuple(
+    start = stored[0].removesuffix(ending)
+    shared_names = tuple(
         f"{start}{side}.weight"
         for side in side_names
         if any(name.startswith(f"{start}{side.partition('.')[0]}.") for name in names)
     )
-    return (stored[0], *sides)
+    return (stored[0], *shared_names)
 
 
 def _decoders(embeddings: list[str]) -> tuple[str, ...]:
-    """Return the embedding that a head is tied to: beside an encoder's, the decoder's."""
+    """Return the embedding that a head is tied to; empty unless there is exactly one candidate.
+
+    If one of the embeddings is an encoder's, only the others are candidates.
+    """
     if any("encoder." in name for name in embeddings):
         embeddings = [name for name in embeddings if "encoder." not in name]
     return tuple(embeddings) if len(embeddings) == 1 else ()
 
 
 def _head(config: Mapping[str, Any], names: Collection[str], embedding: str) -> str | None:
-    """Return the name of the module that is the head over the vocabulary; None without one."""
+    """Return the name of the language model's head (a module); None without a head."""
     outer = _WHOLE_INSIDE.match(embedding)
-    start = outer.group() if outer and model_type(config) != "florence2" else ""
-    known = _HEAD_OF.get(model_type(_section(config) if outer else config))
-    for beside, head in () if known else _BESIDE:
+    prefix = outer.group() if outer and model_type(config) != "florence2" else ""
+    head_of_type = _HEAD_OF.get(model_type(_section(config) if outer else config))
+    for beside, head in () if head_of_type else _BESIDE:
         for name in names:
             if f".{name}".endswith(f".{beside}"):
                 return name.removesuffix(beside) + head
-    return f"{start}{known or 'lm_head'}" if outer or _has_head(config, embedding) else None
+    return f"{prefix}{head_of_type or 'lm_head'}" if outer or _has_head(config, embedding) else None
 
 
 def _has_head(config: Mapping[str, Any], embedding: str) -> bool:
-    """Return whether a model's class has a head over the vocabulary."""
+    """Return whether a model's class has a language model's head."""
     classes = class_names(config)
     if not classes:
-        return "." in embedding.removesuffix(".weight")  # the names of a model without one are bare
+        return "." in embedding.removesuffix(".weight")  # without a head, names have no prefix
     name, kind = classes[0], model_type(config)
     return bool(_HEADED.search(name)) or (name.endswith("ForMaskedLM") and kind in _HEAD_OF)
 
@@ -262,7 +273,7 @@ def _section(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _biases(config: Mapping[str, Any], names: Collection[str]) -> Iterator[tuple[str, ...]]:
-    """Yield the names of a head's bias, which stands in the head and in the layer around it."""
+    """Yield the two names of a head's bias: in the layer around the head, and in the head."""
     embedding = _embedding(config, names)
     head = embedding[-1].removesuffix(".weight") if len(embedding) > 1 else ""
     around, _, last = head.rpartition(".")
@@ -277,5 +288,5 @@ _EMBEDDING = re.compile(
 
 
 def is_embedding(name: str) -> bool:
-    """Return whether a tensor is an embedding of the vocabulary, by its name."""
+    """Return whether a tensor is an embedding of tokens, by its name."""
     return bool(_EMBEDDING.search(name))

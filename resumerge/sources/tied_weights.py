@@ -1,4 +1,4 @@
-"""Tensors that a file may lack: tied to another tensor, or computed when a model is loaded."""
+"""Tensors that a file may lack: tied to another tensor, or computed when the model is loaded."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ _CAUSAL_MASK = re.compile(r"(attn|attention)\.bias$")
 
 
 def ties_embeddings(config: Mapping[str, Any]) -> bool:
-    """Return whether config.json (or its text_config) ties the head to the embedding."""
+    """Return whether config.json, or else a nested config, ties the head to the embedding."""
     return bool(says_tied(config))
 
 
 def find_tensor(source: Source, name: str) -> Tensor | None:
-    """Return the tensor of a name, or the one that it is tied to; None if there is neither.
+    """Return the tensor of a name, or the tensor that it is tied to; None if neither exists.
 
-    A missing head, or a missing embedding of an encoder or decoder, is tied to the model's
-    embedding unless config.json says that it is not. A missing ``decoder.bias`` is tied to the
-    ``bias`` above it.
+    A missing head is tied to the model's embedding unless config.json states that it is not tied.
+    The same rule holds for a missing embedding of an encoder or decoder. A missing ``decoder.bias``
+    is tied to the ``bias`` of the layer around it.
     """
-    found = source.tensors.get(name)
-    if found is not None:
-        return found
+    own_tensor = source.tensors.get(name)
+    if own_tensor is not None:
+        return own_tensor
     if _HEAD_BIAS.search(name):
         return source.tensors.get(name.removesuffix("decoder.bias") + "bias")
     if not (is_head(name) or is_embedding(name)):
@@ -59,27 +59,33 @@ def find_tensor(source: Source, name: str) -> Tensor | None:
 
 
 def is_head(name: str) -> bool:
-    """Return whether a tensor is a head over the vocabulary, by its name."""
+    """Return whether a tensor is the weight of a language model's head, by its name."""
     return bool(_HEAD.search(name))
 
 
 def is_tied_copy(source: Source, name: str) -> bool:
-    """Return whether a tensor is a head that its model ties to the embedding and may leave out."""
+    """Return whether a tensor is a head that config.json ties to the embedding.
+
+    A file may lack such a head.
+    """
     kind = model_type(source.config)
     return is_head(name) and ties_embeddings(source.config) and kind not in ALWAYS_TIED
 
 
 def own_head(source: Source) -> str | None:
-    """Return the head over the vocabulary of a model that does not tie it to its embedding."""
+    """Return the name of the head of a model that does not tie it to the embedding.
+
+    None if the head may be tied, or if not exactly one tensor can be the head.
+    """
     if not says_untied(source.config) and model_type(source.config) not in ALWAYS_TIED:
         return None
-    found = [n for n, t in source.tensors.items() if is_head(n) and len(t.shape) == 2]
-    embeddings = [t.shape[0] for n, t in source.tensors.items() if is_embedding(n)]
-    outside = [n for n in found if source.tensors[n].shape[0] in embeddings]
-    return outside[0] if len(outside) == 1 else None
+    heads = [n for n, t in source.tensors.items() if is_head(n) and len(t.shape) == 2]
+    row_counts = [t.shape[0] for n, t in source.tensors.items() if is_embedding(n)]
+    candidates = [n for n in heads if source.tensors[n].shape[0] in row_counts]
+    return candidates[0] if len(candidates) == 1 else None
 
 
 def is_computed(tensor: Tensor) -> bool:
-    """Return whether a tensor is a buffer that transformers computes, and seldom saves."""
+    """Return whether a tensor is a buffer that transformers computes and rarely saves."""
     mask = len(tensor.shape) == 4 and _CAUSAL_MASK.search(tensor.name)
     return bool(mask or _COMPUTED.search(tensor.name))

@@ -23,15 +23,15 @@ REMOTE = frozenset({"hub", "bucket"})
 
 @dataclass(frozen=True)
 class FileStamp:
-    """The facts that a filesystem has on a file, which differ after any change.
+    """The facts that a filesystem records about a file. Every change of the file changes its stamp.
 
-    A change that keeps the modification time gives another stamp as well. Files with different
-    stamps may have the same content: a copy, or a changed mode, has another stamp.
+    A change that keeps the modification time also changes the stamp. Different stamps do not prove
+    different content: a copy of a file has another stamp, and so has a file with a changed mode.
 
     Args:
         size: the size in bytes.
-        mtime_ns: the time of the last change of the content, which programs may set as they like.
-        ctime_ns: the time of the last change of content, name or mode, which the kernel sets.
+        mtime_ns: the time of the last change of the content; programs can set it.
+        ctime_ns: the time of the last change of content, name or mode; only the kernel sets it.
     """
 
     size: int
@@ -46,7 +46,7 @@ class FileStamp:
 
     @classmethod
     def of_json(cls, value: Any) -> FileStamp | None:
-        """Return the stamp with the JSON that `as_json` returned; None for other JSON."""
+        """Return the stamp that `as_json` wrote as this JSON; None for any other JSON."""
         whole = isinstance(value, list) and len(value) == 4 and {*map(type, value)} == {int}
         return cls(*value) if whole else None
 
@@ -55,8 +55,8 @@ class FileStamp:
 
         Args:
             other: the other stamp; None differs from any.
-            but_names: whether to ignore added and removed names (hard links): then the kernel's
-                change times are not compared.
+            but_names: whether to ignore added and removed names (hard links). If true, the
+                kernel's change times are not compared.
         """
         if other is not None and but_names:
             return self != replace(other, ctime_ns=self.ctime_ns)
@@ -69,15 +69,16 @@ class FileStamp:
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A weight file, with the facts that pin its content.
+    """A file of a model, with the facts that pin its content.
 
     Args:
         size: the size in bytes.
-        identity: JSON facts of the content: ``etag`` of remote files; ``header`` (xxh3-128 of the
-            file's header) of local files.
+        identity: the facts that identify the content, as JSON: ``etag`` for a remote file,
+            ``header`` (the xxh3-128 of its header) for a local file.
         present: whether the complete file is on this disk.
-        stamp: a local file's stamp when its header was read, which belongs to this machine.
-        first: a safetensors file's bytes before the first tensor; empty for other formats.
+        stamp: the stamp of a local file at the time when its header was read, valid on this
+            machine only; None for a remote file.
+        first: the bytes of a safetensors file before the first tensor; empty for other formats.
     """
 
     name: str
@@ -89,13 +90,13 @@ class SourceFile:
 
 
 class GgufBlocks(NamedTuple):
-    """The blocks of codes that a tensor is stored as, whose bytes are a `Stored` of U8.
+    """The encoding of a tensor that a GGUF file stores as blocks of codes, in a `Stored` of U8.
 
     Args:
         scheme: the name of the quantisation.
-        elements: elements of a block.
-        nbytes: bytes of a block.
-        shape: the shape of the tensor that the blocks stand for.
+        elements: the number of elements of a block.
+        nbytes: the size of a block in bytes.
+        shape: the shape of the decoded tensor.
     """
 
     scheme: str
@@ -109,8 +110,8 @@ class StoredWeight(NamedTuple):
 
     Args:
         parts: the names of the tensors in its file: codes, scales, and their descriptions.
-        kind: the scheme in words.
-        written: the tensors that a changed weight is written as; None if it cannot be written.
+        kind: the name of the scheme in messages.
+        written: the layout of a changed weight in the output; None if the scheme is not written.
     """
 
     parts: tuple[str, ...]
@@ -119,11 +120,11 @@ class StoredWeight(NamedTuple):
 
 
 class Contained(NamedTuple):
-    """The companion files that a weight file contains, which are made when they are read.
+    """The companions that are made from the metadata of a weight file when they are read.
 
     Args:
         names: the names of the files.
-        tokens: the largest number of tokens that they describe.
+        tokens: the largest number of tokens that they may describe: the rows of the embedding.
     """
 
     names: tuple[str, ...] = ()
@@ -134,11 +135,12 @@ NOTHING_CONTAINED = Contained()
 
 
 class Description(NamedTuple):
-    """The description of a model in its GGUF files, in their own terms.
+    """The metadata of a model in GGUF, under llama.cpp's names.
 
     Args:
-        values: numbers and texts about the model, by name; None for long arrays.
-        coded: the tensors that are stored in blocks, by name.
+        values: the metadata by key: numbers, texts, booleans and short arrays; None for a long
+            array.
+        coded: the encoding of each tensor that is stored in blocks, by the tensor's name.
     """
 
     values: Mapping[str, Any]
@@ -147,11 +149,12 @@ class Description(NamedTuple):
 
 @dataclass(frozen=True)
 class StoredForm:
-    """What the files of a model hold, where its tensors are computed from it: quantised, or GGUF.
+    """The content of the files of a quantised or GGUF model, whose tensors are computed from it.
 
     Args:
         tensors: the tensors of the files, by name.
-        quantised: the number of quantised weights, by scheme, in words; empty for none.
+        quantised: the number of weights in each scheme, as `in_words` returns it; empty if no
+            weight is quantised.
         stated: the quantisation that config.json states; `Source.config` leaves it out.
         weights: the stored form of each quantised weight, by its plain name; empty for GGUF.
     """
@@ -167,9 +170,9 @@ class SentenceModules:
     """The modules of a model of sentence-transformers.
 
     Args:
-        types: the name of each module's class, in their order.
-        configs: the config.json of each module but the transformer, by its folder.
-        stems: the beginning of the names of weight files, by the folder of a module with weights.
+        types: the class name of each module, in the order of the modules.
+        configs: the config.json of each module except the transformer, by the module's folder.
+        stems: the `weights_stem` of each module that has weights, by the module's folder.
     """
 
     types: tuple[str, ...]
@@ -181,42 +184,45 @@ class SentenceModules:
 class Source:
     """One input model, pinned.
 
-    A ``lora`` has the `single`, `components` and `modules` of its `base`. What else the files of a
-    model say (`contained`, `described`, `stored`) is asked of `carrier`.
+    A ``lora`` has the `single`, `components` and `modules` of its `base`. The other facts from a
+    model's files (`contained`, `described`, `stored`) are fields of its `carrier`.
 
     Args:
         ref: the model as the recipe names it.
         kind: ``local``, ``hub`` or ``bucket``; ``lora`` for a model with an adapter; ``stage`` for
-            the result of another merge, with an adapter or without, whose tensors are computed.
-        folder: the folder of its files, before and after the download; for a ``lora``, the model's
-            folder; for a ``stage``, the folder of the files that it would have beside its weights.
+            the result of another merge, with or without an adapter. A stage's tensors are computed.
+        folder: the folder of its files, which need not be downloaded yet; for a ``lora``, the
+            base's folder; for a ``stage``, a temporary folder with its companions.
         revision: the commit of a Hub repo; for a model in a bucket, a digest of the ETags of its
-            weight files; None for a local folder; for a ``lora``, both joined by ``+``.
-        config: config.json, parsed; empty if there is none.
+            weight files; None for a local folder; for a ``lora``, the revisions of base and adapter
+            joined by ``+``, or None if neither has one.
+        config: config.json, parsed; empty if the model has none.
         tensors: the tensors, by name.
         files: the weight files, by name relative to `folder`; for a ``lora``, ``base/…`` and
             ``adapter/…``.
-        companions: the files of a remote model beside the weights, by name relative to `folder`.
-        base: the model of a ``lora``, without its adapter.
-        adapter: the adapter of a ``lora`` alone: its config is adapter_config.json.
-        notes: sentences for the user, a line each.
-        components: the beginning of the names of weight files, by component of a diffusers
-            pipeline; empty for a component without weights.
-        modules: the modules of a model of sentence-transformers; None for another model.
-        single: whether the reference names one weight file: other files in `folder` are not the
-            model's.
+        companions: the files of a remote model beside the weights, by name relative to `folder`;
+            empty for a local model.
+        base: the model of a ``lora``, without its adapter; None for other kinds.
+        adapter: the adapter of a ``lora``, without the model; its config is adapter_config.json.
+        notes: sentences for the user, one for each line.
+        components: the `weights_stem` of each component of a diffusers pipeline, by the component's
+            name; an empty stem for a component without weights.
+        modules: the modules of a model of sentence-transformers; None for other models.
+        single: whether the reference names one weight file. The other files in `folder` then do not
+            belong to the model.
         number: the model's number in a plan.
-        streams: whether its remote files that are not on this disk are read by ranges, and not
+        streams: whether remote files that are not on this disk are read by ranges instead of being
             downloaded.
-        linked: whether files of the output may become other names of its files (hard links).
+        linked: whether shards of the output may be hard links to its files.
         left_out: the tensors of its parts from which no tensor of the model is computed.
-        stored: what the files of a quantised model, or one in GGUF, hold; None for other models,
-            whose `tensors` are those of the files.
-        described: the description in GGUF files, until tensors get transformers' names; None for
-            other files.
-        is_adapter: whether it is an adapter alone: `config` is its adapter_config.json.
-        led_to_by_file: whether its first file identifies it, even in a folder with several models:
-            a model in GGUF.
+        stored: the content of the files of a quantised or GGUF model; None for other models, whose
+            `tensors` are the tensors of the files.
+        described: the metadata of a model in GGUF, until its tensors get transformers' names; None
+            for other models.
+        is_adapter: whether it is an adapter without a model; `config` is then its
+            adapter_config.json.
+        led_to_by_file: whether its first file identifies it in a folder that may hold several
+            models: true for a model in GGUF.
         contained: the companions in its first weight file: the tokenizer of a model in GGUF.
     """
 
@@ -251,18 +257,18 @@ class Source:
 
     @property
     def carrier(self) -> Source:
-        """The model whose files an adapter changes; without an adapter, the source itself."""
+        """The base of a source with an adapter; otherwise the source itself."""
         return self.base or self
 
     @property
     def parts(self) -> dict[str, Source]:
-        """The folders and repos that a source consists of, by the prefix of their files' names."""
+        """The base and the adapter, or else the source itself, by the prefix in `files`."""
         if self.base is None or self.adapter is None:
             return {"": self}
         return {"base/": self.base, "adapter/": self.adapter}
 
     def numbered(self, number: int) -> Source:
-        """Return the source with its number in a plan, which its stored tensors state."""
+        """Return the source with a number in a plan, which its stored tensors also get."""
 
         def place(stored: Stored) -> Stored:
             return stored if stored.source == number else replace(stored, source=number)
@@ -272,23 +278,25 @@ class Source:
         return replace(self, tensors=tensors, number=number, left_out=tuple(left_out))
 
     def stored_tensors(self) -> dict[str, Stored]:
-        """Return the tensors of a quantised model as its files have them, by name.
+        """Return the stored tensors of a quantised or GGUF model, by their names in its files.
 
-        For a model with an adapter they are the model's tensors. Empty for a model that is not
-        quantised.
+        For a model with an adapter, return the base's stored tensors. For any other model, return
+        an empty dictionary.
         """
         prefix, model = ("base/", self.base) if self.base else ("", self)
-        files = model.stored.tensors if model.stored else {}
-        found = {name: tensor for name, tensor in files.items() if isinstance(tensor, Stored)}
+        tensors_in_files = model.stored.tensors if model.stored else {}
+        stored_in_files = {
+            name: tensor for name, tensor in tensors_in_files.items() if isinstance(tensor, Stored)
+        }
         if not (prefix or self.number):
-            return found
+            return stored_in_files
         return {
             name: replace(tensor, source=self.number, file=prefix + tensor.file)
-            for name, tensor in found.items()
+            for name, tensor in stored_in_files.items()
         }
 
     def part_of(self, file: str) -> tuple[Source, str]:
-        """Return the part that a file of `files` belongs to, and the file's name in it."""
+        """Return the part that a file of `files` belongs to, and the file's name in this part."""
         return next(
             (part, file.removeprefix(prefix))
             for prefix, part in self.parts.items()
@@ -302,18 +310,18 @@ class Source:
         return self.part_of(file)[0].is_remote
 
     def path(self, file: str) -> Path:
-        """Return the path of a file of `files`: where it is, or will be after the download."""
+        """Return the path of a file of `files`, which need not be downloaded yet."""
         part, name = self.part_of(file)
         return part.folder / name
 
     def identity(self) -> dict[str, Any]:
         """Return the facts that pin the content, as JSON: part of the run's fingerprint.
 
-        If `single` is true, the first name of `files` leads to the model.
+        If the identity states ``single``, the first name of `files` identifies the model.
         """
         stored = self.carrier.stored
         if self.base and stored and not stored.weights:
-            stored = None  # GGUF: the tensors' kinds say it, and the file's header
+            stored = None  # GGUF: the kinds of the tensors and the file's header pin it
         return {
             "model": self.ref.text,
             "kind": self.kind,
@@ -329,7 +337,7 @@ class Source:
 
 
 def note_on_quantisation(model: str, quantised: str) -> str:
-    """Return a sentence on a quantised model.
+    """Return the note for the user about a quantised model.
 
     Args:
         model: the model as the recipe names it.
@@ -342,21 +350,21 @@ def note_on_quantisation(model: str, quantised: str) -> str:
 
 
 def in_words(kinds: Iterable[str]) -> str:
-    """Return how many weights are quantised in each way, in words: ``14 in NVFP4, 2 in MXFP4``.
+    """Return the number of weights in each scheme, in words: ``14 in NVFP4, 2 in MXFP4``.
 
     Args:
-        kinds: the quantisation of each weight.
+        kinds: the scheme of each weight.
     """
     return ", ".join(f"{count} in {kind}" for kind, count in Counter(kinds).most_common())
 
 
 def config_digest(config: Mapping[str, Any]) -> str:
-    """Return the digest that pins a config.json; a missing one counts as empty."""
+    """Return the digest that pins a config.json; a missing file counts as an empty config."""
     return xxhash.xxh3_128_hexdigest(json.dumps(config, sort_keys=True).encode())
 
 
 def numbered(sources: Mapping[ModelRef, Source]) -> dict[ModelRef, Source]:
-    """Return sources with their numbers in a plan, in their order from 0."""
+    """Return sources with numbers for a plan: their positions, counted from 0."""
     return {ref: source.numbered(n) for n, (ref, source) in enumerate(sources.items())}
 
 
