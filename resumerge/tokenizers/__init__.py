@@ -1,9 +1,9 @@
-"""Tokenizers: read from the models, aligned with each other, written for the output.
+"""Tokenizers: read from the models, aligned with each other, and written for the output.
 
-`vocabulary` reads a model's tokenizer files. `origin` finds the part of a model with an adapter
-that has them, and `required` the models whose files a recipe needs. `companion_content` reads files
-beside the weights, or in them. `output_vocabulary` makes the tokens of the output, `row_alignment`
-finds the row of each token in the models, and `chat_template` chooses the template. `output_files`
-makes the files. Nothing here knows the plan. May import `layout/`, `sources/` and what lies below
-them.
+`vocabulary` reads a model's tokenizer files. `origin` decides which part of a model with an adapter
+has them, and `required` reads those that a recipe needs. `companion_content` reads companions, also
+those that a weight file contains. `output_vocabulary` makes the tokens of the output,
+`row_alignment` finds the row of each token in the models, and `chat_template` chooses the template.
+`output_files` makes the output's files. No module here depends on the plan. May import `layout/`,
+`sources/` and the rooms below them.
 """

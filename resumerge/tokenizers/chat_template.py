@@ -1,4 +1,4 @@
-"""The choice of the output's chat template: the most common, a built-in, or the recipe's own."""
+"""Chooses the output's chat template: the models' most common one, a built-in, or the recipe's."""
 
 from __future__ import annotations
 
@@ -77,62 +77,65 @@ BUILT_IN = {
 }
 """The built-in chat templates in Jinja, by name.
 
-Each renders the prompts that its models were published with: Llama-3-8B-Instruct,
-Mistral-7B-Instruct-v0.2, EXAONE-3.5-7.8B-Instruct; ChatML as OpenHermes-2.5 has it, and the format
-of Stanford Alpaca, whose headings its successors kept. docs/coming-from-mergekit.md shows them.
+Each template renders the prompts of published models: Llama-3-8B-Instruct,
+Mistral-7B-Instruct-v0.2, EXAONE-3.5-7.8B-Instruct, OpenHermes-2.5 (ChatML) and Stanford Alpaca.
+docs/coming-from-mergekit.md shows the templates.
 """
 
 
 def choose_template(
     recipe: Recipe, templates: Iterable[str | None]
 ) -> tuple[str | None, list[Problem], list[str]]:
-    """Return the template of the output, or None to keep the tokenizer's; problems; notes.
+    """Choose the chat template of the output.
 
     Args:
         recipe: the recipe, with its ``chat_template``.
-        templates: the models' templates, the reference's first; needed for ``auto``, which takes
-            the most common one, and of equally common ones the first.
+        templates: the models' templates, the reference's first. ``auto`` chooses the most common
+            one; if several are equally common, the first of them. Other settings ignore them.
+
+    Returns:
+        (the template, or None to keep the tokenizer's; problems; notes).
     """
-    asked = recipe.chat_template
-    if asked is None:
+    setting = recipe.chat_template
+    if setting is None:
         return None, [], []
-    if asked == "auto":
+    if setting == "auto":
         counts = Counter(template for template in templates if template)
         if not counts:
             return None, [], ["no model has a chat template, so the output has none"]
         return max(counts, key=counts.__getitem__), [], []
-    if asked in BUILT_IN:
-        return BUILT_IN[asked], [], []
-    if "{{" not in asked and "{%" not in asked:
-        fix = did_you_mean(asked, [*BUILT_IN, "auto"])
+    if setting in BUILT_IN:
+        return BUILT_IN[setting], [], []
+    if "{{" not in setting and "{%" not in setting:
+        fix = did_you_mean(setting, [*BUILT_IN, "auto"])
         return (
             None,
             [
                 recipe.problem(
-                    f"Unknown chat template {asked.strip()!r}",
+                    f"Unknown chat template {setting.strip()!r}",
                     "chat_template",
                     expected=f"auto, one of {', '.join(BUILT_IN)}, or a Jinja template",
-                    found=asked.strip()[:60],
+                    found=setting.strip()[:60],
                     fix=fix or "Write one of these names, or a template with {{ … }}",
                 )
             ],
             [],
         )
-    wrong = syntax_error(asked)
-    if wrong is None:
-        return asked, [], []
+    syntax_message = syntax_error(setting)
+    if syntax_message is None:
+        return setting, [], []
     problem = recipe.problem(
         "The chat template is not valid Jinja",
         "chat_template",
         expected="a template that transformers can render",
-        found=wrong,
+        found=syntax_message,
         fix="Correct it, or write the name of a built-in template",
     )
     return None, [problem], []
 
 
 class _Generation(Extension):
-    """The block ``{% generation %}``, with which transformers marks what the assistant says."""
+    """The block ``{% generation %}``, which marks the assistant's text for transformers."""
 
     tags = {"generation"}  # noqa: RUF012, so Jinja declares it
 
@@ -142,7 +145,7 @@ class _Generation(Extension):
 
 
 def syntax_error(template: str) -> str | None:
-    """Return the error that Jinja finds in a chat template; None without one."""
+    """Return the error that Jinja reports for a chat template; None for a valid template."""
     try:
         Environment(extensions=["jinja2.ext.loopcontrols", _Generation]).parse(template)
     except TemplateSyntaxError as error:

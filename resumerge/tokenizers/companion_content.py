@@ -1,4 +1,4 @@
-"""The content of a companion: a file beside the weights, or one that the weight file contains."""
+"""Reads companions: files beside the weights, or files that the weight file contains."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def read_companion(source: Source, name: str) -> bytes:
     """Return the bytes of a companion.
 
     Raises:
-        ValueError: the file is too large, or no regular file.
+        ValueError: the file is too large or not a regular file.
         OSError: the file cannot be read.
     """
     content = companion(source, name)

@@ -1,4 +1,4 @@
-"""The part of a model with an adapter, base or adapter, that has its tokenizer."""
+"""Decides which part of a model with an adapter has the tokenizer: base or adapter."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from resumerge.sources.remote.files import list_companions
 from resumerge.sources.types import Source
 
 _BESIDE = ("chat_template", "added_tokens", "special_tokens_map")
-"""The beginnings of names of files that are no tokenizer on their own."""
+"""The prefixes of names of tokenizer files that are not a tokenizer by themselves."""
 
 
 def tokenizer_part(source: Source) -> Source:
-    """Return the part of a source that has its tokenizer.
+    """Return the part of a source whose tokenizer is used.
 
-    For a model with an adapter, this is the adapter if it has a tokenizer (which may have more
-    tokens than the model's), else the model.
+    For a model with an adapter, this is the adapter if it has a tokenizer, since that may have more
+    tokens than the base's; otherwise it is the base. Any other source is returned itself.
     """
     if source.base is None or source.adapter is None:
         return source
-    own = filter(is_tokenizer_file, list_companions(source.adapter))
-    if any(name.startswith("tokenizer") for name in own):
+    tokenizer_files = filter(is_tokenizer_file, list_companions(source.adapter))
+    if any(name.startswith("tokenizer") for name in tokenizer_files):
         return replace(source.adapter, config=source.config)
     return source.base
 
 
 def has_tokenizer(source: Source) -> bool:
-    """Return whether a source has a file that can be a tokenizer."""
+    """Return whether a source has a tokenizer file that can be used by itself."""
     return is_tokenizer(list_companions(tokenizer_part(source)))
 
 
 def is_tokenizer(names: Iterable[str]) -> bool:
-    """Return whether one of these files can be a tokenizer on its own."""
+    """Return whether one of these files is a tokenizer by itself."""
     names = filter(is_tokenizer_file, names)
     return not all(name.startswith(_BESIDE) or "/" in name for name in names)

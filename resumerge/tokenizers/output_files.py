@@ -1,8 +1,8 @@
-"""The output's tokenizer files: those of one model, the host, and the tokens that a recipe adds.
+"""Makes the output's tokenizer files from those of one model, the host, and the added tokens.
 
-If no token is added, the files are the host's, byte for byte. Ids of the host's tokens never
-change: new tokens follow its last one. A plain token of another model is added to the vocabulary,
-so that its id can be decoded, but text is split as the host splits it.
+If no token is added, the files are the host's, byte for byte. The ids of the host's tokens never
+change: new tokens follow its last token. A plain token of another model is added to the vocabulary
+so that its id can be decoded, but text is still split as the host splits it.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from resumerge.tokenizers.vocabulary import (
 )
 
 _SCORE_GAP = 1000.0
-"""The distance of the score of a piece that is added to a Unigram model below the host's lowest."""
+"""The difference between a Unigram host's lowest score and the score of an added piece."""
 
 _CONSISTENT = (TOKENIZER, CONFIG, "special_tokens_map.json", "added_tokens.json")
-"""Files that repeat parts of tokenizer.json, and can be kept consistent with it."""
+"""The files that are adjusted to new tokens: tokenizer.json, and files that repeat parts of it."""
 
 
 def tokenizer_files(
@@ -39,12 +39,12 @@ def tokenizer_files(
     *,
     offline: bool = False,
 ) -> Iterator[tuple[str, bytes | Path]]:
-    """Yield every tokenizer file of the output: its name, and its bytes or the file to copy.
+    """Yield each tokenizer file of the output: its name, and its bytes or the file to copy.
 
     Args:
-        reference: the model that gives the tokenizer if there is no `vocabulary`.
-        vocabulary: the output's vocabulary, if the recipe asks for one.
-        chat_template: the output's template in Jinja; None to keep the tokenizer's.
+        reference: the model whose tokenizer the output gets if `vocabulary` is None.
+        vocabulary: the output's vocabulary; None if the recipe requests none.
+        chat_template: the output's template in Jinja; None to keep the tokenizer's template.
         metadata: the metadata cache of remote files.
         offline: do not use the network.
     """
@@ -70,8 +70,8 @@ def _with_new_tokens(
     added = {t.content: t for t in vocabulary.new if t.definition is not None}
     changed = {TOKENIZER: extended_tokenizer(vocabulary)}
     if "added_tokens.json" in names:
-        listed = _read(host, names, "added_tokens.json")
-        changed["added_tokens.json"] = {**listed, **{c: t.id for c, t in added.items()}}
+        added_tokens = _read(host, names, "added_tokens.json")
+        changed["added_tokens.json"] = {**added_tokens, **{c: t.id for c, t in added.items()}}
     config = _read(host, names, CONFIG)
     if config.get("added_tokens_decoder") is not None:
         decoder = dict(added_tokens_decoder(config, host.folder / CONFIG))
@@ -81,26 +81,26 @@ def _with_new_tokens(
 
 
 def extended_tokenizer(vocabulary: OutputVocabulary) -> dict[str, Any]:
-    """Return the host's tokenizer.json with the new tokens in it."""
-    facts = vocabulary.host.facts()
+    """Return the host's tokenizer.json, extended by the new tokens."""
+    tokenizer = vocabulary.host.facts()
     if any(token.definition is None for token in vocabulary.new):
-        facts["model"] = _extended_model(facts["model"], vocabulary)
-    facts["added_tokens"] = [
-        *(facts.get("added_tokens") or []),
+        tokenizer["model"] = _extended_model(tokenizer["model"], vocabulary)
+    tokenizer["added_tokens"] = [
+        *(tokenizer.get("added_tokens") or []),
         *(
             {"id": token.id, **_definition(token.content, token.definition)}
             for token in vocabulary.new
             if token.definition is not None
         ),
     ]
-    return facts
+    return tokenizer
 
 
 def _extended_model(host: Mapping[str, Any], vocabulary: OutputVocabulary) -> dict[str, Any]:
-    """Return the ``model`` of tokenizer.json with every token in its vocabulary, added ones too.
+    """Return the ``model`` of tokenizer.json with all tokens in its vocabulary, also added ones.
 
-    All tokens keep their ids this way: a loader numbers added tokens that are not in the vocabulary
-    from its end.
+    A loader numbers the added tokens that are not in the vocabulary from its end. With all tokens
+    in the vocabulary, every token keeps its id.
     """
     model = dict(host)
     host_vocabulary = model["vocab"]
@@ -108,17 +108,17 @@ def _extended_model(host: Mapping[str, Any], vocabulary: OutputVocabulary) -> di
         model["vocab"] = {**host_vocabulary, **vocabulary.ids}
         if vocabulary.merges:
             host_merges = model.get("merges") or []
-            texts = bool(host_merges) and isinstance(host_merges[0], str)
-            pairs = [" ".join(pair) if texts else list(pair) for pair in vocabulary.merges]
+            use_texts = bool(host_merges) and isinstance(host_merges[0], str)
+            pairs = [" ".join(pair) if use_texts else list(pair) for pair in vocabulary.merges]
             model["merges"] = [*host_merges, *pairs]
         return model
-    lowest = min((score for _, score in host_vocabulary), default=0.0) - _SCORE_GAP
+    new_score = min((score for _, score in host_vocabulary), default=0.0) - _SCORE_GAP
     by_number = {number: token for token, number in vocabulary.ids.items()}
-    further = [
-        [by_number.get(number, f"<no token {number}>"), lowest]
+    appended_pieces = [
+        [by_number.get(number, f"<no token {number}>"), new_score]
         for number in range(len(host_vocabulary), max(by_number) + 1)
     ]
-    model["vocab"] = [*host_vocabulary, *further]
+    model["vocab"] = [*host_vocabulary, *appended_pieces]
     return model
 
 

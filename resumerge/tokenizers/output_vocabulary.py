@@ -1,4 +1,4 @@
-"""The tokens of the output and the number of its rows, made of the models' vocabularies."""
+"""Makes the output's vocabulary from those of the models: its tokens and its number of rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PLAIN = {
     "normalized": False,
     "special": False,
 }
-"""Definition of a token that the recipe adds and no model has."""
+"""The definition of a token that the recipe adds and no model has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +27,8 @@ class NewToken:
     Args:
         content: the token's text.
         id: the token's number in the output.
-        definition: the definition of an added token; None for a plain token, into which text is
-            never split.
+        definition: the definition of an added token, as in tokenizer.json; None for a plain token,
+            which text is never split into.
     """
 
     content: str
@@ -41,13 +41,13 @@ class OutputVocabulary:
     """The tokens of the output.
 
     Args:
-        host: the vocabulary whose tokenizer the output has; its tokens keep their numbers.
-        reference: the vocabulary of the model that config.json and the like come from.
-        new: the tokens added to the host's.
-        ids: the number of every token.
-        rows: the rows of embeddings and heads; more than tokens if the vocabulary is padded.
-        reference_rows: the rows of the reference model's embedding.
-        merges: the pairs of a BPE that follow the host's.
+        host: the vocabulary whose tokenizer the output has. Its tokens keep their numbers.
+        reference: the vocabulary of the reference model, which config.json is taken from.
+        new: the tokens that are added to the host's tokens.
+        ids: the number of each token.
+        rows: the number of rows of embeddings and heads. It may exceed the number of tokens.
+        reference_rows: the number of rows of the reference model's embedding.
+        merges: the pairs of a BPE that are added after the host's pairs.
     """
 
     host: Vocabulary
@@ -66,33 +66,35 @@ def make_output_vocabulary(
     vocabularies: Mapping[ModelRef, Vocabulary],
     rows: Mapping[ModelRef, int],
 ) -> tuple[OutputVocabulary, list[Problem], list[str]]:
-    """Make the vocabulary of the output: its host's tokens, then the added ones.
+    """Make the vocabulary of the output: the tokens of its host, then the added tokens.
 
-    The host is the model that the setting names; for ``union`` and ``base`` the reference.
+    The host is the model that the setting names; for ``union`` and ``base``, it is the reference.
 
     Args:
         recipe: the recipe.
         setting: the recipe's choice of a vocabulary.
         reference: the base model, or else the first model.
-        vocabularies: the vocabulary of every model that the recipe names.
+        vocabularies: the vocabulary of each model in the recipe.
         rows: the number of rows in each model's embedding; 0 if it is unknown.
 
     Returns:
-        the vocabulary; problems; notes.
+        (the vocabulary, problems, notes).
     """
     host_ref = setting.source if isinstance(setting.source, ModelRef) else reference
     host = vocabularies[host_ref]
     merged = [vocabularies[ref] for ref in dict.fromkeys([host_ref, *recipe.merged_models])]
     ids = dict(host.ids)
     new = tuple(_new_tokens(setting, merged, vocabularies, ids))
-    named = max(ids.values(), default=-1) + 1
+    rows_with_token = max(ids.values(), default=-1) + 1
     multiple = setting.pad_to_multiple_of
-    found = OutputVocabulary(
+    output = OutputVocabulary(
         host,
         vocabularies[reference],
         new,
         ids,
-        -(-named // multiple) * multiple if multiple else max(named, rows[host_ref]),
+        -(-rows_with_token // multiple) * multiple
+        if multiple
+        else max(rows_with_token, rows[host_ref]),
         rows[reference],
         _further_merges(merged) if any(token.definition is None for token in new) else (),
     )
@@ -102,9 +104,9 @@ def make_output_vocabulary(
     if new:
         notes.append(
             f"the vocabulary is that of {host_ref} plus {len(new):,} more: "
-            f"{len(ids):,} tokens, {found.rows:,} rows"
+            f"{len(ids):,} tokens, {output.rows:,} rows"
         )
-    return found, problems, notes
+    return output, problems, notes
 
 
 def _new_tokens(
@@ -113,13 +115,16 @@ def _new_tokens(
     vocabularies: Mapping[ModelRef, Vocabulary],
     ids: dict[str, int],
 ) -> Iterator[NewToken]:
-    """Yield the tokens that `ids` lacks, model by model in the order of their numbers; add them.
+    """Yield the tokens that `ids` lacks, and add them to `ids`.
+
+    For ``union``, the tokens of the models come first, model by model, in the order of their
+    numbers. The tokens in the recipe follow.
 
     Args:
         setting: the recipe's choice of a vocabulary, and its tokens.
         merged: the vocabularies of the merged models, the host's first.
-        vocabularies: the vocabulary of every model that the recipe names.
-        ids: the number of every token; the new ones are added.
+        vocabularies: the vocabulary of each model in the recipe.
+        ids: the number of each token; new tokens are added in place.
     """
     candidates: list[tuple[str, Mapping[str, Any] | None]] = []
     if setting.source == "union":
@@ -129,27 +134,30 @@ def _new_tokens(
     for token, row in setting.tokens.items():
         definitions = vocabularies[row.model].added if row.model else {}
         candidates.append((token, {**definitions.get(row.token or token, PLAIN), "content": token}))
-    following = max(ids.values(), default=-1) + 1
+    next_id = max(ids.values(), default=-1) + 1
     for token, definition in candidates:
         if token not in ids:
-            ids[token] = following
-            yield NewToken(token, following, definition)
-            following += 1
+            ids[token] = next_id
+            yield NewToken(token, next_id, definition)
+            next_id += 1
 
 
 def _further_merges(merged: Sequence[Vocabulary]) -> tuple[tuple[str, str], ...]:
-    """Return the additional merges of a BPE that extends the BPE of the host.
+    """Return the additional merges of the first BPE that extends the host's BPE; empty without one.
 
     Only a vocabulary with all plain tokens of the host can extend it. The merges of other
-    vocabularies are not read: that would take most of the time of planning.
+    vocabularies are not read, because reading them would take most of the planning time.
+
+    Args:
+        merged: the vocabularies of the merged models, the host's first.
     """
     host, *other_vocabularies = merged
-    plain = host.ids.keys() - host.added.keys()
+    plain_tokens = host.ids.keys() - host.added.keys()
     for vocabulary in other_vocabularies:
         if (
             vocabulary is host
             or not vocabulary.kind.startswith("BPE")
-            or not plain <= vocabulary.ids.keys()
+            or not plain_tokens <= vocabulary.ids.keys()
         ):
             continue
         host_merges, merges = host.merges(), vocabulary.merges()
@@ -164,7 +172,7 @@ def _compare_kinds(
     host: Vocabulary,
     vocabularies: Mapping[ModelRef, Vocabulary],
 ) -> tuple[list[Problem], list[str]]:
-    """Return the problems and notes of models whose tokenizers are of another kind."""
+    """Return problems and notes about models whose kind of tokenizer differs from the host's."""
     problems: list[Problem] = []
     notes: list[str] = []
     for ref in recipe.merged_models:
@@ -183,10 +191,10 @@ def _compare_kinds(
                 )
             )
         else:
-            shared = len(other.ids.keys() & host.ids.keys())
+            shared_count = len(other.ids.keys() & host.ids.keys())
             notes.append(
                 f"{ref} has a different kind of tokenizer ({other.kind}) than {host.ref} "
-                f"({host.kind}): {shared:,} of {len(host.ids):,} tokens are matched by text"
+                f"({host.kind}): {shared_count:,} of {len(host.ids):,} tokens are matched by text"
             )
     return problems, notes
 

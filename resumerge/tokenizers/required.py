@@ -1,4 +1,4 @@
-"""The tokenizers and chat templates that a recipe needs before anything is computed."""
+"""Reads the tokenizers and chat templates that planning needs for a recipe."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ class Tokenizers:
     """The tokenizers and chat templates that were read for a recipe.
 
     Args:
-        vocabularies: the vocabulary of every model, if the recipe has ``tokenizer``; the base's,
-            for a mixture whose gates are made of prompts; else empty.
-        templates: the chat template of every merged model; empty unless one has to be chosen.
-        without: the models that have no tokenizer.
-        assumed: for each model without a tokenizer whose vocabulary is needed, the model that the
-            vocabulary is taken from.
+        vocabularies: the vocabulary of every model if the recipe has ``tokenizer``; that of the
+            reference for a mixture whose gates are computed from prompts; otherwise empty.
+        templates: the chat template of every merged model, or None for a model without one; empty
+            unless the recipe has ``chat_template: auto``.
+        without: the models without a tokenizer.
+        assumed: for each model without a tokenizer whose vocabulary is needed, the model whose
+            vocabulary is assumed.
     """
 
     vocabularies: Mapping[ModelRef, Vocabulary] = field(default_factory=dict)
@@ -39,19 +40,20 @@ def read_tokenizers(
     *,
     offline: bool = False,
 ) -> Tokenizers:
-    """Read what the recipe's ``tokenizer``, ``chat_template`` and prompts need.
+    """Read the tokenizers and templates for the recipe's tokenizer, chat_template and prompts.
 
-    A model without a tokenizer is taken to have the reference's vocabulary (same as mergekit 0.1.5,
-    observed), or if the reference has none either, that of the model whose tokenizer is asked for.
+    A model without a tokenizer is assumed to have the reference's vocabulary, as mergekit 0.1.5
+    does (observed). If the reference has no tokenizer either, the vocabulary of the model that the
+    recipe names as ``tokenizer`` is assumed.
 
     Args:
         recipe: the recipe.
-        sources: every model of the recipe, opened.
-        metadata: the metadata cache of remote files.
+        sources: the opened models of the recipe.
+        metadata: the metadata cache of remote files; None for the default one.
         offline: do not use the network.
 
     Raises:
-        InputError: a tokenizer is missing or damaged; the error has all problems of all models.
+        InputError: a tokenizer is missing or damaged; the error lists the problems of all models.
         Resumable: the network failed.
     """
     without = frozenset(ref for ref, source in sources.items() if not has_tokenizer(source))
@@ -68,36 +70,44 @@ def read_tokenizers(
         except InputError as error:
             problems += error.problems
     if _has_prompts(recipe):
-        first = _first(recipe)
-        if first in without:
-            raise InputError([_prompts_alone(recipe, first)])
-        vocabularies[first] = read_vocabulary(sources[first], metadata, offline=offline)
+        reference = _first(recipe)
+        if reference in without:
+            raise InputError([_prompts_alone(recipe, reference)])
+        vocabularies[reference] = read_vocabulary(sources[reference], metadata, offline=offline)
     if problems:
         raise InputError(problems)
     vocabularies |= {ref: vocabularies[stand_in] for ref, stand_in in assumed.items()}
-    asked = recipe.merged_models if recipe.chat_template == "auto" else ()
-    templates = {ref: read_chat_template(sources[ref], metadata, offline=offline) for ref in asked}
-    wanted = recipe.chat_template if recipe.chat_template != "auto" else any(templates.values())
-    first = _first(recipe)
-    if wanted and not recipe.tokenizer and first in without:
-        raise InputError([_template_alone(recipe, first)])
+    models_with_templates = recipe.merged_models if recipe.chat_template == "auto" else ()
+    templates = {
+        ref: read_chat_template(sources[ref], metadata, offline=offline)
+        for ref in models_with_templates
+    }
+    needs_template = (
+        recipe.chat_template if recipe.chat_template != "auto" else any(templates.values())
+    )
+    reference = _first(recipe)
+    if needs_template and not recipe.tokenizer and reference in without:
+        raise InputError([_template_alone(recipe, reference)])
     return Tokenizers(vocabularies, templates, without, assumed)
 
 
 def _first(recipe: Recipe) -> ModelRef:
-    """Return the reference, which gives the tokenizer if the recipe says nothing else."""
+    """Return the reference: the base model, or else the first merged model."""
     return recipe.base_model or recipe.merged_models[0]
 
 
 def _has_prompts(recipe: Recipe) -> bool:
-    """Return whether the gates of a mixture are made of prompts."""
+    """Return whether the recipe is a mixture whose gates are computed from prompts."""
     return recipe.mixture is not None and recipe.mixture.gate_mode in OF_PROMPTS
 
 
 def _stand_in(recipe: Recipe, without: frozenset[ModelRef]) -> ModelRef | None:
-    """Return the model whose vocabulary models without one are taken to have."""
-    named = recipe.tokenizer.source if recipe.tokenizer else None
-    candidates = [_first(recipe), *([named] if isinstance(named, ModelRef) else [])]
+    """Return the model whose vocabulary is assumed for models without a tokenizer; None if none."""
+    tokenizer_model = recipe.tokenizer.source if recipe.tokenizer else None
+    candidates = [
+        _first(recipe),
+        *([tokenizer_model] if isinstance(tokenizer_model, ModelRef) else []),
+    ]
     return next((ref for ref in candidates if ref not in without), None)
 
 

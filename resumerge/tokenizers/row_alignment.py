@@ -1,13 +1,13 @@
 """The origins of the rows of embeddings and heads in the output, token by token.
 
-The rules for rows are mergekit's; each was observed by running mergekit 0.1.5 on small models. A
-model's own row of a token is used if it has one. Otherwise the row is the base model's, or else
-that of the only input with the token, or else the average of all inputs with the token, or zeros if
-no input has it. The recipe's setting for a token overrules these rules.
+The rules for rows are mergekit's; each was observed by running mergekit 0.1.5 on small models. If a
+model has the token, its own row is used. Otherwise the row is, in this order: the base model's row;
+the row of the only input with the token; the average of the rows of all inputs with the token;
+zeros, if no input has it. The recipe's setting for a token overrules these rules.
 
-A row without a token (models have more rows than tokens) is the model's own row of that number if
-that has no token either, else zeros. Rows after the last token are the mean of all other rows if
-the recipe pads the vocabulary.
+A row without a token (models have more rows than tokens) is the model's row of the same number if
+that row has no token in the model; otherwise it is zeros. If the recipe pads the vocabulary, the
+rows after the last token are the mean of all other rows.
 """
 
 from __future__ import annotations
@@ -30,17 +30,20 @@ from resumerge.tokenizers.vocabulary import Vocabulary
 
 @dataclass
 class RowAlignment:
-    """The alignment of vocabulary tensors' rows, token by token, to the output's vocabulary.
+    """The alignment of the rows of vocabulary tensors with the output's vocabulary, token by token.
 
     Args:
         recipe: the recipe.
         setting: the recipe's choice of a vocabulary.
-        models: every model, as seen from the reference.
-        vocabularies: the vocabulary of every source. The reference's (the base's, or else the first
-            model's) is the host of ``union`` and ``base``.
-        assumed: for each model without a tokenizer, the model whose vocabulary it is taken to have.
-        problems: the problems found.
+        models: the models of the recipe, under the reference's names of tensors.
+        vocabularies: the vocabulary of each model. For ``union`` and ``base``, the vocabulary of
+            the reference (the base, or else the first model) is the host.
+        assumed: for each model without a tokenizer, the model whose vocabulary is assumed.
+        problems: the problems that were found.
         notes: sentences for the user.
+
+    Attributes:
+        vocabulary: the output's vocabulary.
     """
 
     recipe: Recipe
@@ -81,7 +84,9 @@ class RowAlignment:
     def aligned(
         self, refs: tuple[ModelRef, ...], tensors: tuple[Tensor, ...], base: ModelRef | None
     ) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
-        """Return the inputs of an output tensor with aligned token rows, and the output's shape.
+        """Return the inputs of an output tensor with aligned rows, and the output tensor's shape.
+
+        Inputs without a row for each token are returned unchanged, with their own shape.
 
         Args:
             refs: the models of the inputs.
@@ -114,7 +119,7 @@ class RowAlignment:
         return aligned, shape
 
     def _models_of_tokens(self) -> list[ModelRef]:
-        """Return the models from which the recipe takes rows of single tokens."""
+        """Return the models whose rows of single tokens the recipe requests."""
         models = (row.model for row in self.setting.tokens.values() if row.model is not None)
         return list(dict.fromkeys(models))
 
@@ -124,7 +129,13 @@ class RowAlignment:
     def _rows(
         self, refs: tuple[ModelRef, ...], base: ModelRef | None, further_models: Sequence[ModelRef]
     ) -> list[Rows]:
-        """Return the origin of every row of the output, for each input."""
+        """Return the origin of each row of the output, for each input.
+
+        Args:
+            refs: the models of the inputs.
+            base: the base model; None without one.
+            further_models: the models of the tables after the inputs, for the recipe's tokens.
+        """
         ids, count = self.vocabulary.ids, self.vocabulary.rows
         rows_with_token = max(ids.values(), default=-1) + 1
         own_rows = np.stack([self._own(ref, count) for ref in refs])
@@ -158,17 +169,17 @@ class RowAlignment:
         return rows_of_inputs
 
     def _pad(self, origins: np.ndarray, rows_with_token: int) -> None:
-        """Make rows after the last token the mean of all others, if the vocabulary is padded.
+        """Make rows after the last token the mean of all others, if the recipe pads the vocabulary.
 
         Args:
-            origins: the origin of each row, which is changed.
+            origins: the origin of each row, which is changed in place.
             rows_with_token: the number of rows up to the last token.
         """
         if self.setting.pad_to_multiple_of is not None:
             origins[rows_with_token:] = MEAN
 
     def _own(self, ref: ModelRef, count: int) -> np.ndarray:
-        """Return the row of the same token in a model for every row of the output, or -1."""
+        """Return, for each row of the output, a model's row of the same token; -1 without one."""
         own = np.full(count, -1, np.int64)
         ids, size = self.vocabulary.ids, self._size(ref)
         for token, number in self.vocabularies[ref].ids.items():
@@ -177,7 +188,7 @@ class RowAlignment:
         return own
 
     def _spare(self, ref: ModelRef, count: int, has_token: np.ndarray) -> np.ndarray:
-        """Return which rows have no token, in the output and in a model, and exist in both."""
+        """Return a mask of the rows that exist in the output and in a model without a token."""
         spare = ~has_token
         spare[self._size(ref) :] = False
         with_token = [n for n in self.vocabularies[ref].ids.values() if n < count]
@@ -193,14 +204,14 @@ class RowAlignment:
     def _check_assumed(self) -> None:
         """Check that a model without a tokenizer has a row for each token of the assumed one."""
         for ref, other in self.assumed.items():
-            named = max(self.vocabularies[ref].ids.values(), default=-1) + 1
-            rows, others_rows = self._tensors[ref].size, self._size(other)
-            if rows is not None and rows < named:
+            rows_needed = max(self.vocabularies[ref].ids.values(), default=-1) + 1
+            rows, assumed_rows = self._tensors[ref].size, self._size(other)
+            if rows is not None and rows < rows_needed:
                 self.problems.append(
                     self.recipe.problem(
                         f"{ref} has no tokenizer, and too few rows for the tokenizer of {other}",
                         self.setting.path("source"),
-                        expected=f"{named:,} rows, one for each token of {other}; or a "
+                        expected=f"{rows_needed:,} rows, one for each token of {other}; or a "
                         "tokenizer.json beside its weights",
                         found=f"{rows:,} rows",
                         fix="Save the model's own tokenizer into its folder",
@@ -208,12 +219,12 @@ class RowAlignment:
                 )
                 continue
             note = f"{ref} has no tokenizer: the tokens of {other} are assumed"
-            if rows is not None and rows != others_rows:
-                note += f", though it has {rows:,} rows, and {other} has {others_rows:,}"
+            if rows is not None and rows != assumed_rows:
+                note += f", though it has {rows:,} rows, and {other} has {assumed_rows:,}"
             self.notes.append(note)
 
     def _check_identified(self) -> None:
-        """Check that no tensor is undecided about having token rows, if rows move."""
+        """Check that the tensors with a row for each token are known, if rows must be moved."""
         for ref in self.recipe.merged_models:
             tensors = self._tensors[ref]
             if not self._moves_rows(ref) or (tensors.size is not None and not tensors.undecided):
@@ -235,27 +246,37 @@ class RowAlignment:
             )
 
     def _moves_rows(self, ref: ModelRef) -> bool:
-        """Return whether the output's tokens have other rows than a model's own."""
-        same = self.vocabularies[ref].ids == self.vocabulary.ids
+        """Return whether a token of the output may have another row number than in a model."""
+        has_same_ids = self.vocabularies[ref].ids == self.vocabulary.ids
         size = self._tensors[ref].size
-        return bool(self.setting.tokens) or not same or size not in (None, self.vocabulary.rows)
+        return (
+            bool(self.setting.tokens)
+            or not has_same_ids
+            or size not in (None, self.vocabulary.rows)
+        )
 
     def _check_tokens(self) -> None:
         for token, row in self.setting.tokens.items():
             if row.model is None:
                 continue
             vocabulary, size = self.vocabularies[row.model], self._size(row.model)
-            wanted = row.token or token
+            token_in_model = row.token or token
             if row.token_id is not None:
                 fits, expected = row.token_id < size, f"a token id below {size}"
             else:
-                fits = vocabulary.ids.get(wanted, size) < size
-                have = [str(ref) for ref, v in self.vocabularies.items() if wanted in v.ids]
-                expected = f"one of: {', '.join(have)}" if have else "a token that a model has"
+                fits = vocabulary.ids.get(token_in_model, size) < size
+                models_with_token = [
+                    str(ref) for ref, v in self.vocabularies.items() if token_in_model in v.ids
+                ]
+                expected = (
+                    f"one of: {', '.join(models_with_token)}"
+                    if models_with_token
+                    else "a token that a model has"
+                )
             if not fits:
                 self.problems.append(
                     self.recipe.problem(
-                        f"{row.model} has no row for the token {wanted!r}"
+                        f"{row.model} has no row for the token {token_in_model!r}"
                         if row.token_id is None
                         else f"{row.model} has no row for the token id {row.token_id}",
                         f"{self.setting.path('tokens')}.{token}.source",
@@ -280,13 +301,14 @@ class RowAlignment:
 
 @dataclass(frozen=True)
 class _Fallback:
-    """The rows of tokens for inputs without a row of their own.
+    """The rows that are used for tokens that an input lacks.
 
     Args:
-        origins: for each row of the output, the number of the input that it comes from, `AVERAGE`
-            or `ZERO`.
-        firsts: for each row, its number in that input, or the number of its average.
-        averages: offsets of the averages, and input and row of each of their members.
+        origins: for each row of the output, the index of the input that it is taken from, or
+            `AVERAGE` or `ZERO`.
+        firsts: for each row, its number in this input, or the index of its average.
+        averages: (the offset of each average among the members, the input of each member, the row
+            of each member).
     """
 
     origins: np.ndarray
@@ -295,24 +317,27 @@ class _Fallback:
 
 
 def _fallback(own: np.ndarray, base: int | None) -> _Fallback:
-    """Return the rows of tokens for inputs without one: the base's, the only one, or an average.
+    """Return the rows for tokens that an input lacks: the base's, the only one, or an average.
 
     Args:
-        own: each input's own row of every token, or -1; [inputs, rows].
-        base: the index of the base model among the inputs; None if it is no input.
+        own: each input's row for each row of the output, or -1; shape (inputs, rows).
+        base: the index of the base model among the inputs; None if it is not an input.
     """
     count = own.shape[1]
-    has = own >= 0
+    has_row = own >= 0
     origins = np.full(count, ZERO, np.int64)
     firsts = np.zeros(count, np.int64)
-    once = has.sum(0) == 1
-    only = has.argmax(0)
-    origins[once], firsts[once] = only[once], own[only[once], np.flatnonzero(once)]
+    in_one_input = has_row.sum(0) == 1
+    only_input = has_row.argmax(0)
+    origins[in_one_input], firsts[in_one_input] = (
+        only_input[in_one_input],
+        own[only_input[in_one_input], np.flatnonzero(in_one_input)],
+    )
     if base is not None:
-        origins[has[base]], firsts[has[base]] = base, own[base, has[base]]
-    averaged = np.flatnonzero((origins == ZERO) & (has.sum(0) > 1) & ~has.all(0))
-    origins[averaged], firsts[averaged] = AVERAGE, np.arange(len(averaged))
-    rows, members = np.nonzero(has[:, averaged].T)
-    offsets = np.concatenate(([0], np.cumsum(has[:, averaged].sum(0)))).astype(np.int64)
-    averages = (offsets, members, own[members, averaged[rows]])
+        origins[has_row[base]], firsts[has_row[base]] = base, own[base, has_row[base]]
+    averaged_rows = np.flatnonzero((origins == ZERO) & (has_row.sum(0) > 1) & ~has_row.all(0))
+    origins[averaged_rows], firsts[averaged_rows] = AVERAGE, np.arange(len(averaged_rows))
+    rows, members = np.nonzero(has_row[:, averaged_rows].T)
+    offsets = np.concatenate(([0], np.cumsum(has_row[:, averaged_rows].sum(0)))).astype(np.int64)
+    averages = (offsets, members, own[members, averaged_rows[rows]])
     return _Fallback(origins, firsts, averages)

@@ -1,4 +1,4 @@
-"""A model's vocabulary, read from tokenizer.json and its companions as plain JSON."""
+"""Reads a model's vocabulary from tokenizer.json and other tokenizer files, as plain JSON."""
 
 from __future__ import annotations
 
@@ -29,14 +29,15 @@ EXTRA = "pip install 'resumerge[sentencepiece]'"
 _damaged = partial(damaged, "tokenizer")
 
 _LARGEST_ID = 1 << 24
-"""The largest token id: no vocabulary has that many tokens."""
+"""The limit of token ids, far above the number of tokens of any vocabulary."""
 
 _LONGEST_ID = len(str(_LARGEST_ID))
 
 _MOST_FREE_IDS = 1 << 18
-"""The most numbers below the largest id that no token has.
+"""The most unused ids below the largest one.
 
-Some tokenizers leave out hundreds; in a union each becomes a row, and may become an entry.
+Some tokenizers skip hundreds of ids. In a union each of these becomes a row, and may become an
+entry of the vocabulary.
 """
 
 _LARGEST_SCORE = 1e30
@@ -46,17 +47,18 @@ _LARGEST_SCORE = 1e30
 class Vocabulary:
     """The tokens of a model.
 
-    The rest of tokenizer.json is read again when it is needed, since it takes several times as much
-    memory.
+    The other content of tokenizer.json takes several times as much memory. It is read again when it
+    is needed.
 
     Args:
-        source: the model, or the part of it that has the tokenizer.
-        kind: the family: the model's type, and how spaces are written in tokens.
-        ids: the id of every token, added tokens included.
-        added: the definition of each token that is matched before the text is split: content,
-            special, normalized, lstrip, rstrip, single_word.
-        files: the names of all the tokenizer's files in the model's folder.
-        digest: the digest of the files, which pins the tokenizer.
+        source: the model, or its part that has the tokenizer.
+        kind: the kind of tokenizer, in words: the type of its model, and the way in which tokens
+            represent spaces.
+        ids: the id of each token, including added tokens.
+        added: the definition of each added token, which is matched before the text is split:
+            content, special, normalized, lstrip, rstrip, single_word.
+        files: the names of the tokenizer's files in the model's folder.
+        digest: the xxh3-128 hex digest of the files, which pins the tokenizer.
     """
 
     source: Source
@@ -71,10 +73,10 @@ class Vocabulary:
         return self.source.ref
 
     def facts(self) -> dict[str, Any]:
-        """Return tokenizer.json, or the result of converting other files to it.
+        """Return tokenizer.json; without this file, the result of converting other files to it.
 
         Raises:
-            Resumable: the files are no longer those that were read first.
+            Resumable: the files changed after the vocabulary was read.
         """
         if _digest(self.source, self.files) != self.digest:
             raise Resumable(
@@ -85,7 +87,7 @@ class Vocabulary:
         return _facts(self.source, self.files)
 
     def merges(self) -> list[tuple[str, str]]:
-        """Return the pairs of a BPE in their order; none for other models.
+        """Return the pairs of a BPE in their order; empty for other kinds of tokenizers.
 
         Raises:
             InputError: the pairs are damaged.
@@ -109,15 +111,15 @@ class Vocabulary:
 def read_vocabulary(
     source: Source, metadata: MetadataCache | None = None, *, offline: bool = False
 ) -> Vocabulary:
-    """Read a model's tokenizer. The files of a remote model, which are small, are downloaded.
+    """Read a model's tokenizer. The small tokenizer files of a remote model are downloaded.
 
     Args:
         source: the model.
-        metadata: the metadata cache of remote files.
+        metadata: the metadata cache of remote files; None for the default one.
         offline: do not use the network.
 
     Raises:
-        InputError: it is missing or damaged, or needs libraries that are not installed.
+        InputError: the tokenizer is missing or damaged, or needs libraries that are not installed.
         Resumable: the network failed.
     """
     if not has_tokenizer(source):
@@ -140,7 +142,10 @@ def read_vocabulary(
 def read_chat_template(
     source: Source, metadata: MetadataCache | None = None, *, offline: bool = False
 ) -> str | None:
-    """Return a model's chat template; None without one, or if no template is named ``default``."""
+    """Return a model's chat template; None without one.
+
+    Of several named templates, the one with the name ``default`` is returned.
+    """
     source = tokenizer_part(source)
     files = _fetched(source, metadata, offline)
     config = read_json(source, CONFIG) if CONFIG in files else {}
@@ -148,10 +153,10 @@ def read_chat_template(
 
 
 def read_json(source: Source, name: str) -> dict[str, Any]:
-    """Return the JSON object in a companion of a model, such as a tokenizer file.
+    """Return the JSON object in a companion of a model, such as tokenizer_config.json.
 
     Raises:
-        InputError: the file cannot be read, or is not a JSON object.
+        InputError: the file cannot be read, or does not contain a JSON object.
     """
     try:
         return read_companion_object(source, name)
@@ -160,21 +165,25 @@ def read_json(source: Source, name: str) -> dict[str, Any]:
 
 
 def added_tokens_decoder(config: Mapping[str, Any], where: Path) -> dict[str, dict[str, Any]]:
-    """Return the definition of each added token in tokenizer_config.json, by its number as text.
+    """Return the definition of each added token in tokenizer_config.json, by its id as text.
+
+    Args:
+        config: the parsed tokenizer_config.json.
+        where: the path of the file, for messages.
 
     Raises:
-        InputError: ``added_tokens_decoder`` is anything else.
+        InputError: ``added_tokens_decoder`` is not an object of definitions by id.
     """
-    found = config.get("added_tokens_decoder")
-    if found is None:
+    definitions = config.get("added_tokens_decoder")
+    if definitions is None:
         return {}
-    if not isinstance(found, dict):
-        raise _damaged(str(where), "added_tokens_decoder: an object", _shown(found))
-    for key, entry in found.items():
+    if not isinstance(definitions, dict):
+        raise _damaged(str(where), "added_tokens_decoder: an object", _shown(definitions))
+    for key, entry in definitions.items():
         if not key.isdecimal() or len(key) > _LONGEST_ID or not _is_id(int(key)):
             raise _damaged(str(where), "added_tokens_decoder: token ids", _shown(key))
         _content(entry, where)
-    return found
+    return definitions
 
 
 def _read(source: Source, name: str) -> bytes:
@@ -217,27 +226,30 @@ def _template(source: Source, files: tuple[str, ...], config: Mapping[str, Any])
     if TEMPLATE in files:
         return _read(source, TEMPLATE).decode(errors="replace")
     if "chat_template.json" in files:
-        found = read_json(source, "chat_template.json").get("chat_template")
-        return found if isinstance(found, str) else None
+        template_text = read_json(source, "chat_template.json").get("chat_template")
+        return template_text if isinstance(template_text, str) else None
     template = config.get("chat_template")
     if isinstance(template, list):  # several, by name
-        named = [t for t in template if isinstance(t, dict) and t.get("name") == "default"]
-        template = named[0].get("template") if named else None
+        defaults = [t for t in template if isinstance(t, dict) and t.get("name") == "default"]
+        template = defaults[0].get("template") if defaults else None
     return template if isinstance(template, str) else None
 
 
 def _tokens(
     facts: Mapping[str, Any], source: Source, files: tuple[str, ...]
 ) -> tuple[dict[str, int], dict[str, dict[str, Any]]]:
-    """Return the id of every token, and the definition of each added one."""
+    """Return the id of each token, and the definition of each added token."""
     folder = source.folder
     ids = _plain_tokens(facts, folder / TOKENIZER)
-    listed = _added_tokens(facts, folder / TOKENIZER)
+    listed_tokens = _added_tokens(facts, folder / TOKENIZER)
     config = read_json(source, CONFIG) if CONFIG in files else {}
-    late = added_tokens_decoder(config, folder / CONFIG)
+    config_definitions = added_tokens_decoder(config, folder / CONFIG)
     added: dict[str, dict[str, Any]] = {}
     numbers = set(ids.values())
-    for number, entry in (*listed, *((int(key), entry) for key, entry in late.items())):
+    for number, entry in (
+        *listed_tokens,
+        *((int(key), entry) for key, entry in config_definitions.items()),
+    ):
         content = entry["content"]
         if content not in added and (content in ids or number not in numbers):
             ids.setdefault(content, number)
@@ -272,19 +284,19 @@ def _plain_tokens(facts: Mapping[str, Any], where: Path) -> dict[str, int]:
 
 
 def _added_tokens(facts: Mapping[str, Any], where: Path) -> list[tuple[int, dict[str, Any]]]:
-    listed = facts.get("added_tokens")
-    if listed is None:
+    entries = facts.get("added_tokens")
+    if entries is None:
         return []
-    if not isinstance(listed, list):
-        raise _damaged(str(where), "added_tokens: a list", _shown(listed))
-    for entry in listed:
+    if not isinstance(entries, list):
+        raise _damaged(str(where), "added_tokens: a list", _shown(entries))
+    for entry in entries:
         if not _is_id(_content(entry, where).get("id")):
             raise _damaged(str(where), "an id for every added token", _shown(entry.get("id")))
-    return [(entry["id"], entry) for entry in listed]
+    return [(entry["id"], entry) for entry in entries]
 
 
 def _content(entry: Any, where: Path) -> dict[str, Any]:
-    """Return the entry of an added token, which has its content."""
+    """Return the definition of an added token, after checking that it has a content."""
     if isinstance(entry, dict) and isinstance(entry.get("content"), str):
         return entry
     raise _damaged(str(where), "added tokens with their content", _shown(entry))
@@ -302,15 +314,20 @@ def _is_scored(entry: Any) -> bool:
 
 
 def _shown(value: Any) -> str:
-    """Return a value of a damaged file as text; only the kind of an object or list."""
+    """Return a value of a damaged file as text; for an object or list, only its type."""
     return type(value).__name__ if isinstance(value, dict | list) else repr(value)[:60]
 
 
 def _converted(source: Source, files: tuple[str, ...]) -> dict[str, Any]:
-    """Return tokenizer.json as transformers converts other files to it."""
-    if large := oversized_tokenizer_files(source.folder):
+    """Return tokenizer.json as transformers makes it from other tokenizer files.
+
+    Raises:
+        InputError: a file is too large, a library is not installed, or the files cannot be
+            converted.
+    """
+    if large_files := oversized_tokenizer_files(source.folder):
         expected = f"files of at most {LARGEST:,} bytes"
-        raise _damaged(str(source.folder / large[0]), expected, "a larger file")
+        raise _damaged(str(source.folder / large_files[0]), expected, "a larger file")
     try:
         from transformers import AutoTokenizer
     except ImportError:
@@ -323,8 +340,8 @@ def _converted(source: Source, files: tuple[str, ...]) -> dict[str, Any]:
     except ImportError as error:
         raise _needs_extra(source, str(error).strip().split("\n")[0]) from None
     except BaseException as error:
-        # Of many classes; each means that the files are not usable. A panic of the tokenizers
-        # library is no Exception.
+        # Errors of many classes are possible; each means that the files are unusable. A panic of
+        # the tokenizers library is not an Exception.
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         if isinstance(error, Interrupted):
