@@ -1,4 +1,4 @@
-"""The config.json of a model in GGUF, made of its metadata."""
+"""Makes the config.json of a model in GGUF from its metadata."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from resumerge.tensors import Tensor
 USUAL_THETA = 10000.0
 
 LARGE_GEMMAS = {("gemma2", 46), ("gemma3_text", 62)}
-"""The 27 B models, by their layers: llama.cpp scales their queries by the width of a head too."""
+"""The models of 27 B, by model type and number of layers.
+
+Their ``query_pre_attn_scalar`` is the hidden size divided by the number of heads.
+"""
 
 
 def config_of(
@@ -23,18 +26,18 @@ def config_of(
 
     Args:
         metadata: the model's metadata.
-        family: its architecture.
-        raw: the tensors, by their names in the file.
+        family: the model's architecture.
+        raw: the tensors by their names in the file, with the shapes of decoded tensors.
         dtype: torch's name of the weights' type.
         read: returns the bytes of a small tensor.
 
     Raises:
-        InputError: a value is missing, or cannot be right.
+        InputError: a value is missing or invalid.
     """
     hidden, heads = metadata.needed("embedding_length"), metadata.needed("attention.head_count")
     layers = metadata.needed("block_count")
     width = metadata.size("attention.key_length") or hidden // heads
-    turned = metadata.size("rope.dimension_count") or width
+    rotated_width = metadata.size("rope.dimension_count") or width
     theta = metadata.number("rope.freq_base") or USUAL_THETA
     config: dict[str, Any] = {
         "architectures": [family.architecture],
@@ -52,11 +55,11 @@ def config_of(
         "tie_word_embeddings": "output.weight" not in raw,
         "dtype": dtype,
         **family.fixed,
-        **scaled_positions(metadata, raw, read, turned, theta),
+        **scaled_positions(metadata, raw, read, rotated_width, theta),
     }
     for key, name in family.numbers.items():
         if metadata.of_model(name) == 0:
-            continue  # of a window: there is none
+            continue  # a window of 0 means no window
         is_size = type(metadata.of_model(name)) is int
         config[key] = metadata.size(name) if is_size else metadata.number(name)
     for key, token in (
@@ -66,10 +69,10 @@ def config_of(
     ):
         config[key] = metadata.token(token)
     if family.model_type in ("gemma2", "gemma3_text"):
-        large = (family.model_type, layers) in LARGE_GEMMAS
-        config["query_pre_attn_scalar"] = hidden // heads if large else width
-    if family.model_type == "phi3" and turned != width:
-        config["partial_rotary_factor"] = turned / width
+        is_large = (family.model_type, layers) in LARGE_GEMMAS
+        config["query_pre_attn_scalar"] = hidden // heads if is_large else width
+    if family.model_type == "phi3" and rotated_width != width:
+        config["partial_rotary_factor"] = rotated_width / width
     if family.model_type in ("llama", "mixtral", "qwen3", "qwen3_moe"):
         config["attention_bias"] = "blk.0.attn_q.bias" in raw
     if family.model_type == "llama":

@@ -1,4 +1,4 @@
-"""The tokenizer's files, which are made from the metadata of a GGUF file when they are read."""
+"""The tokenizer's files of a model in GGUF: made from the metadata when they are read."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from resumerge.sources.types import Source
 from resumerge.tensors import Stored
 
 _AT_ONCE = 1000
-"""Elements of a list that are written at once."""
+"""The most elements of a list or dictionary that are converted to JSON at once."""
 
 
 @dataclass(frozen=True)
 class _First:
-    """The first file of a model, which has the metadata, as a cache key of the files made of it."""
+    """The first file of a model, which has the metadata: the cache key of the tokenizer's files."""
 
     path: str
     identity: str
@@ -33,8 +33,8 @@ def contained_file(source: Source, name: str) -> bytes:
     """Return the content of one of a model's `contained` files.
 
     Raises:
-        InputError: the file is damaged.
-        Resumable: it cannot be read now.
+        InputError: the GGUF file is damaged.
+        Resumable: the GGUF file cannot be read now.
     """
     file = next(iter(source.files.values()))
     identity = json.dumps(dict(file.identity), sort_keys=True)
@@ -61,12 +61,15 @@ def _files(first: _First) -> dict[str, bytes]:
         )
     finally:
         reader.close()
-    made = tokenizer_of(Metadata(source.ref.text, values), source.contained.tokens)
-    return {name: b"".join(_json(content)) + b"\n" for name, content in made.items()}
+    contents = tokenizer_of(Metadata(source.ref.text, values), source.contained.tokens)
+    return {name: b"".join(_json(content)) + b"\n" for name, content in contents.items()}
 
 
 def _json(value: Any) -> Iterator[bytes]:
-    """Yield the JSON of a value in parts: in one, a vocabulary would take ten times its bytes."""
+    """Yield the JSON of a value in parts, to save memory.
+
+    In one part, a vocabulary would take ten times its size.
+    """
     if isinstance(value, dict) and len(value) <= _AT_ONCE:
         for number, (key, inner) in enumerate(value.items()):
             yield (b", " if number else b"{") + json.dumps(key).encode() + b": "
@@ -75,11 +78,11 @@ def _json(value: Any) -> Iterator[bytes]:
         return
     if isinstance(value, (dict, list)) and len(value) > _AT_ONCE:
         parts = iter(value.items() if isinstance(value, dict) else value)
-        before = first = b"{" if isinstance(value, dict) else b"["
+        separator = opening = b"{" if isinstance(value, dict) else b"["
         while part := type(value)(islice(parts, _AT_ONCE)):
-            yield before + _dumped(part)[1:-1]
-            before = b", "
-        yield b"}" if first == b"{" else b"]"
+            yield separator + _dumped(part)[1:-1]
+            separator = b", "
+        yield b"}" if opening == b"{" else b"]"
         return
     yield _dumped(value)
 

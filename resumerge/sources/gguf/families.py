@@ -1,7 +1,7 @@
-"""The architectures of GGUF that are read: names of tensors in GGUF and in transformers.
+"""The supported architectures of GGUF, with the names of tensors in GGUF and in transformers.
 
-The names on the left are those of llama.cpp's gguf-py (constants.py), those on the right the names
-in the published checkpoints of transformers.
+In each mapping, the keys are the names of llama.cpp's gguf-py (constants.py), and the values are
+the names in published checkpoints of transformers.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _SHARED_EXPERT = {
     "ffn_down_shexp": "mlp.shared_expert.down_proj",
 }
 SHARED_GATE = "ffn_gate_inp_shexp"
-"""The tensor that transformers has as a matrix of one row."""
+"""The tensor that is a vector in GGUF and a matrix of one row in transformers."""
 
 
 @dataclass(frozen=True)
@@ -60,15 +60,16 @@ class Family:
     """An architecture.
 
     Args:
-        model_type: its name in transformers.
-        architecture: the class that transformers loads it with.
-        layer: the names of a layer's modules; with ``{}`` for an expert's number.
-        numbers: the metadata's key for each key of config.json, without the architecture before it,
-            in addition to the usual keys.
-        fixed: values of config.json that are the same for all models.
-        pairs: whether rows of queries and keys are in pairs, as llama.cpp turns them.
-        added: the number that the file has added to the weights of norms.
-        theta: the base of the frequencies of positions where config.json has none.
+        model_type: transformers' type of its models.
+        architecture: the class that transformers loads its models with.
+        layer: transformers' names of a layer's modules, by GGUF's names; ``{}`` stands for an
+            expert's number.
+        numbers: the keys of the metadata, without the architecture before them, by the keys of
+            config.json that only this architecture has.
+        fixed: the values of config.json that are the same for all models.
+        pairs: whether the rows of queries and keys that are rotated together are adjacent in GGUF.
+        added: the number that was added to the weights of norms in GGUF.
+        theta: the base of the frequencies of positions if config.json states none.
     """
 
     model_type: str
@@ -82,7 +83,7 @@ class Family:
 
     @property
     def top(self) -> Mapping[str, str]:
-        """The names of the modules that belong to no layer."""
+        """The names of the modules outside of layers in transformers, by GGUF's names."""
         return _TOP
 
 
@@ -146,7 +147,7 @@ FAMILIES = {
         {"norm_topk_prob": True},
     ),
 }
-"""The families by the architectures of GGUF."""
+"""The families by GGUF's names of architectures."""
 
 MIXTRAL = Family(
     "mixtral",
@@ -156,11 +157,11 @@ MIXTRAL = Family(
     pairs=True,
     theta=1e6,
 )
-"""The family of a llama that has experts."""
+"""The family of a model of GGUF's architecture llama with experts."""
 
 WRITTEN: Mapping[str, tuple[str, Family]] = {
     **{family.model_type: (architecture, family) for architecture, family in FAMILIES.items()},
     "mistral": ("llama", FAMILIES["llama"]),
     "mixtral": ("llama", MIXTRAL),
 }
-"""The architecture of GGUF, and the family, of each of transformers' types of models."""
+"""GGUF's name of the architecture, and the family, by transformers' type of a model."""

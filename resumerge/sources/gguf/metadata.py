@@ -1,4 +1,4 @@
-"""The metadata of a model in GGUF, each value checked where it is asked for."""
+"""The metadata of a model in GGUF. A value is checked when it is read."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import numpy as np
 from resumerge.errors import InputError, refuse
 
 LARGEST = 1 << 32
-"""The largest whole number that a model has as one of its sizes."""
+"""The limit of sizes and token numbers: they are below it."""
 
 
 class Metadata:
-    """The values that describe a model, from its first file.
+    """The metadata of a model, from its first file.
 
     Args:
         model: the model as the recipe names it, for messages.
-        values: the values by name.
+        values: the metadata values, by key.
 
     Attributes:
         architecture: llama.cpp's name of the architecture.
@@ -31,7 +31,7 @@ class Metadata:
         self.architecture = self.text("general.architecture")
 
     def bad(self, key: str, expected: str, found: object) -> InputError:
-        """Return the error for a value that cannot be right."""
+        """Return the error for an invalid value."""
         return refuse(
             "The metadata of a GGUF file is damaged",
             where=f"{self.model}: {key}",
@@ -41,57 +41,64 @@ class Metadata:
         )
 
     def text(self, key: str) -> str:
-        """Return a text; empty if there is none."""
-        found = self._values.get(key, "")
-        if not isinstance(found, str):
-            raise self.bad(key, "a text", found)
-        return found
+        """Return the text under a key; empty without one."""
+        text = self._values.get(key, "")
+        if not isinstance(text, str):
+            raise self.bad(key, "a text", text)
+        return text
 
     def value(self, key: str) -> Any:
-        """Return a value as the file has it; None if there is none."""
+        """Return the value under a key, without a check; None without one."""
         return self._values.get(key)
 
     def of_model(self, key: str) -> Any:
-        """Return a value of the architecture; None if there is none."""
+        """Return the value under a key of the architecture, without a check; None without one.
+
+        Args:
+            key: the key without the architecture's name before it.
+        """
         return self._values.get(f"{self.architecture}.{key}")
 
     def size(self, key: str) -> int | None:
-        """Return a whole number from 1 on; None if there is none."""
-        found = self.of_model(key)
-        if found is None:
+        """Return a positive whole number under a key of the architecture; None without one."""
+        size = self.of_model(key)
+        if size is None:
             return None
-        if type(found) is not int or not 0 < found < LARGEST:
-            raise self.bad(f"{self.architecture}.{key}", "a whole number from 1 on", found)
-        return found
+        if type(size) is not int or not 0 < size < LARGEST:
+            raise self.bad(f"{self.architecture}.{key}", "a whole number from 1 on", size)
+        return size
 
     def needed(self, key: str) -> int:
-        """Return a whole number from 1 on that every model has."""
-        found = self.size(key)
-        if found is None:
+        """Return a positive whole number that every model has, under a key of the architecture."""
+        size = self.size(key)
+        if size is None:
             raise self.bad(f"{self.architecture}.{key}", "a whole number from 1 on", None)
-        return found
+        return size
 
     def number(self, key: str) -> float | None:
-        """Return a number above 0; None if there is none."""
-        found = self.of_model(key)
-        if found is None:
+        """Return a positive number under a key of the architecture; None without one."""
+        number = self.of_model(key)
+        if number is None:
             return None
-        if type(found) not in (int, float) or not 0 < found < math.inf:
-            raise self.bad(f"{self.architecture}.{key}", "a number above 0", found)
-        return shortest(found)
+        if type(number) not in (int, float) or not 0 < number < math.inf:
+            raise self.bad(f"{self.architecture}.{key}", "a number above 0", number)
+        return shortest(number)
 
     def token(self, key: str) -> int | None:
-        """Return the number of a token; None if there is none."""
-        found = self._values.get(f"tokenizer.ggml.{key}")
-        if found is None:
+        """Return the number of a token under a key of the tokenizer; None without one."""
+        token = self._values.get(f"tokenizer.ggml.{key}")
+        if token is None:
             return None
-        if type(found) is not int or not 0 <= found < LARGEST:
-            raise self.bad(f"tokenizer.ggml.{key}", "the number of a token", found)
-        return found
+        if type(token) is not int or not 0 <= token < LARGEST:
+            raise self.bad(f"tokenizer.ggml.{key}", "the number of a token", token)
+        return token
 
 
 def shortest(number: float) -> float:
-    """Return the number with the fewest digits that is the same float32, if it is one."""
+    """Return a float32 as the number with the fewest digits that rounds to it.
+
+    A number that is not exactly a float32 is returned unchanged.
+    """
     with np.errstate(over="ignore"):
         narrow = np.float32(number)
     return float(str(narrow)) if float(narrow) == number else float(number)

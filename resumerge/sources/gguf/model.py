@@ -1,4 +1,4 @@
-"""A model in GGUF as transformers has it: names, shapes, numbers and config."""
+"""Converts a model in GGUF to transformers' names, shapes, numbers and config."""
 
 from __future__ import annotations
 
@@ -42,13 +42,14 @@ _NAME = re.compile(r"(?:blk\.(0|[1-9]\d{0,5})\.)?(\w+)\.(weight|bias)")
 def from_gguf(source: Source) -> Source:
     """Return a model in GGUF with transformers' names, shapes, numbers and config.
 
-    The changes of llama.cpp's converter are undone: rows of queries and keys are put back in order,
-    1 is subtracted from gemma's norms, packed experts are taken apart. Blocks of codes are decoded
-    to float32, in which they are merged. A config.json beside the file is kept. A model in another
-    format is returned unchanged.
+    The changes by llama.cpp's converter are undone: the rows of queries and keys are put back in
+    order, 1 is subtracted from gemma's norms, and packed experts are separated. Blocks of codes are
+    decoded to float32 and merged in float32. A config.json beside the file is kept. A model in
+    another format is returned unchanged.
 
     Raises:
-        InputError: the architecture, or a tensor of it, is not known; a package is missing.
+        InputError: the architecture or a tensor is unknown, a tensor does not fit the architecture
+            or is missing, or a package is not installed.
         Resumable: the network failed.
     """
     if source.described is None:
@@ -61,7 +62,7 @@ def from_gguf(source: Source) -> Source:
 
 
 class _Model:
-    """A model in GGUF while it is opened."""
+    """A model in GGUF while it is converted."""
 
     def __init__(self, source: Source, described: Description) -> None:
         self.source, self.coded = source, described.coded
@@ -72,7 +73,11 @@ class _Model:
         self.family = self._family(described)
 
     def opened(self, read: Any) -> Source:
-        """Return the model as transformers has it."""
+        """Return the converted model.
+
+        Args:
+            read: returns the bytes of a small tensor.
+        """
         self._check_package()
         embedding = self._shape("token_embd.weight")
         hidden = self.metadata.needed("embedding_length")
@@ -105,7 +110,7 @@ class _Model:
         return replace(opened, notes=(*self.source.notes, *notes, *self._notes()))
 
     def _shaped(self) -> dict[str, Tensor]:
-        """Return the tensors of the file; blocks of codes have the shape of the decoded tensor."""
+        """Return the tensors of the files, with the shapes of the decoded tensors."""
         shapes = {name: each.shape for name, each in self.coded.items()}
         return {n: replace(t, shape=shapes.get(n, t.shape)) for n, t in self.raw.items()}
 
@@ -114,8 +119,8 @@ class _Model:
         if architecture == "llama" and self.metadata.size("expert_count"):
             return MIXTRAL
         kind = self.metadata.text("general.type")
-        found = FAMILIES.get(architecture)
-        if found is None or kind not in ("", "model"):
+        family = FAMILIES.get(architecture)
+        if family is None or kind not in ("", "model"):
             raise refuse(
                 "The architecture of a model in GGUF is not read",
                 where=self.source.ref.text,
@@ -124,7 +129,7 @@ class _Model:
                 + (f", general.type {kind[:40]!r}" if kind else ""),
                 fix="name the model that it was made from",
             )
-        return found
+        return family
 
     def _check_package(self) -> None:
         for name, each in self.coded.items():
@@ -140,7 +145,8 @@ class _Model:
     def _dtype(self) -> str:
         """Return the dtype of copied weights.
 
-        Without blocks, this is the type that most elements are in.
+        For a quantised model, this is the dtype in config.json, or bfloat16. For any other model,
+        it is the dtype of most elements.
         """
         if not self.coded:
             counts = Counter[str]()
@@ -165,7 +171,7 @@ class _Model:
         )
 
     def _tensors(self, name: str, stored: Stored) -> Iterator[Tensor]:
-        """Yield the tensors of transformers that a tensor of the file is."""
+        """Yield the tensors of transformers that a tensor of the file stands for."""
         match = _NAME.fullmatch(name)
         layer, module, kind = match.groups() if match else (None, name, "")
         table = self.family.top if layer is None else self.family.layer
@@ -178,16 +184,16 @@ class _Model:
                 found=f"{name[:100]} {list(self._shape(name))}",
                 fix="name the model that the file was made from",
             )
-        known = table[module] if layer is None else f"model.layers.{layer}.{table[module]}"
+        new_name = table[module] if layer is None else f"model.layers.{layer}.{table[module]}"
         if stored.dtype not in FLOATS and name not in self.coded:
             raise self._unfit(name, "floats", stored.dtype)
         if stored.numel == 0:
             raise self._unfit(name, "elements", self._shape(name))
-        if "{}" in known:
-            yield from self._experts(name, stored, f"{known}.{kind}")
+        if "{}" in new_name:
+            yield from self._experts(name, stored, f"{new_name}.{kind}")
             return
         shape = self._shape(name)
-        tensor = self._decoded(f"{known}.{kind}", stored, self.coded.get(name), shape)
+        tensor = self._decoded(f"{new_name}.{kind}", stored, self.coded.get(name), shape)
         if module == SHARED_GATE and len(shape) == 1:
             tensor = replace(tensor, shape=(1, *shape))
         if self.family.pairs and module in ("attn_q", "attn_k"):
@@ -204,7 +210,13 @@ class _Model:
         return decoded(name, shape, coded.scheme, stored, coded.elements, coded.nbytes)
 
     def _experts(self, name: str, stored: Stored, known: str) -> Iterator[Tensor]:
-        """Yield the matrices of experts that are packed in one tensor."""
+        """Yield the matrices of experts that are packed in one tensor.
+
+        Args:
+            name: the packed tensor's name in the file.
+            stored: the packed tensor.
+            known: transformers' name of a matrix, with ``{}`` for the expert's number.
+        """
         experts, shape = self.metadata.needed("expert_count"), self._shape(name)
         if len(shape) != 3 or shape[0] != experts:
             raise self._unfit(name, f"matrices of {experts} experts", shape)
@@ -214,7 +226,7 @@ class _Model:
             yield self._decoded(known.format(number), part, self.coded.get(name), shape[1:])
 
     def _in_halves(self, name: str, module: str, tensor: Tensor) -> Tensor:
-        """Return the rows of queries or keys in transformers' order."""
+        """Return the weight of queries or keys with its rows in transformers' order."""
         key = "attention.head_count" if module == "attn_q" else "attention.head_count_kv"
         heads = self.metadata.size(key) or self.metadata.needed("attention.head_count")
         rows = tensor.shape[0] if tensor.shape else 0
@@ -223,30 +235,35 @@ class _Model:
         return Halved.of(tensor, rows // heads)
 
     def _check_complete(self, tensors: dict[str, Tensor]) -> None:
-        """Check that each layer has the tensors that another one has."""
+        """Check that all layers have the same tensors, and that no other tensor is missing."""
         count = self.metadata.needed("block_count")
         layers = [set[str]() for _ in range(min(count, len(self.raw) + 1))]
         for name in self.raw:
             number, _, rest = name.removeprefix("blk.").partition(".")
             if name.startswith("blk.") and int(number) < len(layers):
                 layers[int(number)].add(rest)
-        every = set[str]().union(*layers)
-        needed = {"output_norm.weight", "token_embd.weight"} - self.raw.keys()
-        absent = [f"blk.{n}.{rest}" for n, has in enumerate(layers) for rest in every - has]
-        if len(layers) < count or not every:
-            absent.append(f"the tensors of layer {len(layers) - 1}")
-        if absent := sorted([*needed, *absent]):
+        tensors_of_layers = set[str]().union(*layers)
+        missing_outside = {"output_norm.weight", "token_embd.weight"} - self.raw.keys()
+        missing = [
+            f"blk.{n}.{rest}" for n, has in enumerate(layers) for rest in tensors_of_layers - has
+        ]
+        if len(layers) < count or not tensors_of_layers:
+            missing.append(f"the tensors of layer {len(layers) - 1}")
+        if missing := sorted([*missing_outside, *missing]):
             raise refuse(
                 "Tensors of a model in GGUF are missing",
                 where=self.source.ref.text,
                 expected=f"{count} layers with the same tensors",
-                found=f"no {some(absent)}",
+                found=f"no {some(missing)}",
                 fix="download the file again; one of several files is named by the first",
             )
 
     @cached_property
     def _why_not_converted(self) -> str | None:
-        """The reason why the file's tokenizer is not converted; None if another lies beside it."""
+        """The reason why the file's tokenizer is not converted, in words.
+
+        Empty if it is converted; None if another tokenizer is in the same folder.
+        """
         if any(map(is_tokenizer_file, list_companions(self.source))):
             return None
         return reason_against(self.metadata)
@@ -258,12 +275,12 @@ class _Model:
         return Contained()
 
     def _notes(self) -> Iterator[str]:
-        made = ["config.json"] if not self.source.config else []
-        made += ["the tokenizer"] if self._contained.names else []
-        if made:
-            has = "are" if len(made) > 1 else "is"
+        files = ["config.json"] if not self.source.config else []
+        files += ["the tokenizer"] if self._contained.names else []
+        if files:
+            has = "are" if len(files) > 1 else "is"
             yield (
-                f"{self.source.ref.text}: {' and '.join(made)} {has} made of the metadata of the "
+                f"{self.source.ref.text}: {' and '.join(files)} {has} made of the metadata of the "
                 "GGUF file"
             )
         if why := self._why_not_converted:

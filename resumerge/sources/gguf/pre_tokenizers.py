@@ -1,10 +1,10 @@
 """llama.cpp's names of pre-tokenizers of byte-level BPEs, and their settings in tokenizer.json.
 
-llama.cpp knows a pre-tokenizer by a name, and has the regular expressions of each name itself. Its
-converter finds the name by the hash of an encoded text. Here the name is found by the expressions
-in tokenizer.json, which also works for models with other tokens. Unknown expressions are refused,
-since llama.cpp would silently split text in another way. When a GGUF file is read, the name gives
-the expressions. Source of the names: llama.cpp, llama-vocab.cpp.
+A GGUF file has only the name of its pre-tokenizer. llama.cpp contains the regular expressions for
+each name. Its converter finds the name by the hash of an encoded text. This module finds it by the
+expressions in tokenizer.json, which also works for models with other tokens. Unknown expressions
+are refused, because llama.cpp would split text differently without an error. When a GGUF file is
+read, the expressions are found by the name. Source of the names: llama.cpp, llama-vocab.cpp.
 """
 
 from __future__ import annotations
@@ -40,30 +40,30 @@ _NAMES: dict[tuple[tuple[str, ...], bool], str] = {
     ((_GPT_2,), False): "gpt-2",
     ((_DIGITS, _GPT_2), False): "smollm",
 }
-"""The names by two facts: the expressions that split text, one after the other, and whether a piece
-that equals a token becomes that token without merges."""
+"""The names, by the expressions that split text one after the other, and by whether a piece that
+equals a token becomes this token without merges."""
 
 KNOWN = ", ".join(_NAMES.values())
 
 _ALSO = {"llama3": "llama-bpe", "llama-v3": "llama-bpe", "deepseek-r1-qwen": "qwen2"}
-"""Further names, each with the name above that llama.cpp treats in the same way."""
+"""The names that llama.cpp treats like a name of `_NAMES`, each with this name."""
 
 _NORMALISED = {"qwen2", "qwen35"}
-"""The names whose tokenizer.json normalises text (NFC) first, which llama.cpp leaves out."""
+"""The names whose tokenizer.json first normalises text (NFC). llama.cpp does not normalise it."""
 
 _BEGUN = {"llama-bpe", "tekken"}
-"""The names for which llama.cpp puts a token before a text, unless a file states otherwise."""
+"""The names for which llama.cpp puts a token before a text unless the file states otherwise."""
 
 
 @dataclass(frozen=True)
 class PreTokenizer:
-    """The settings of a name.
+    """The settings of a pre-tokenizer that llama.cpp has a name for.
 
     Args:
         steps: the value of ``pre_tokenizer`` in tokenizer.json.
         normalizer: the value of ``normalizer`` in tokenizer.json.
-        whole: whether a piece that equals a token becomes that token without merges.
-        is_begun: whether a token comes before a text, unless a file states otherwise.
+        whole: whether a piece that equals a token becomes this token without merges.
+        is_begun: whether a token is put before a text unless the file states otherwise.
     """
 
     steps: Mapping[str, Any]
@@ -73,12 +73,12 @@ class PreTokenizer:
 
 
 def pre_tokenizer_named(name: str) -> PreTokenizer | None:
-    """Return the settings of llama.cpp's name of a pre-tokenizer; None for an unknown name."""
+    """Return the settings of a pre-tokenizer by llama.cpp's name; None for an unknown name."""
     name = _ALSO.get(name, name)
-    found = next((key for key, known in _NAMES.items() if known == name), None)
-    if found is None:
+    expressions_and_whole = next((key for key, known in _NAMES.items() if known == name), None)
+    if expressions_and_whole is None:
         return None
-    expressions, whole = found
+    expressions, whole = expressions_and_whole
     steps = [_step(each) for each in expressions]
     if expressions[-1] != _GPT_2:
         steps.append(by_bytes(use_regex=False))
@@ -100,20 +100,20 @@ def _step(expression: str) -> dict[str, Any]:
 
 
 def by_bytes(*, use_regex: bool) -> dict[str, Any]:
-    """Return the step of tokenizer.json that has a character for each byte."""
-    how = {"add_prefix_space": False, "trim_offsets": False, "use_regex": use_regex}
-    return {"type": "ByteLevel", **how}
+    """Return the step of tokenizer.json that replaces each byte by a character."""
+    settings = {"add_prefix_space": False, "trim_offsets": False, "use_regex": use_regex}
+    return {"type": "ByteLevel", **settings}
 
 
 def pre_tokenizer_name(tokenizer: Mapping[str, Any]) -> str | None:
-    """Return llama.cpp's name of the pre-tokenizer in a tokenizer.json; None if it has none."""
+    """Return llama.cpp's name of the pre-tokenizer in a tokenizer.json; None if unknown."""
     steps = _steps(tokenizer.get("pre_tokenizer"))
     whole = bool(tokenizer["model"].get("ignore_merges"))
     return None if steps is None else _NAMES.get((tuple(steps), whole))
 
 
 def _steps(step: Any) -> list[str] | None:
-    """Return the expressions that split text, one after the other; None if some are unknown."""
+    """Return the expressions that split text, in order; None if a step is not supported."""
     if not isinstance(step, Mapping):
         return None
     kind = step.get("type")
@@ -133,8 +133,8 @@ def _steps(step: Any) -> list[str] | None:
     if kind == "Digits":
         return [_DIGITS] if step.get("individual_digits") else None
     if kind == "Split":
-        pattern, how = step.get("pattern"), (step.get("behavior"), bool(step.get("invert")))
+        pattern, split_mode = step.get("pattern"), (step.get("behavior"), bool(step.get("invert")))
         expression = pattern.get("Regex") if isinstance(pattern, Mapping) else None
-        splits_alone = how in (("Isolated", False), ("Removed", True))
+        splits_alone = split_mode in (("Isolated", False), ("Removed", True))
         return [expression] if splits_alone and isinstance(expression, str) else None
     return None

@@ -1,4 +1,4 @@
-"""The settings of scaled positions in config.json; GGUF has some of them as tensors."""
+"""The settings of scaled positions in config.json. GGUF stores some of them as tensors."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from resumerge.tensors import Stored, Tensor
 OF_LLAMA = "rope_freqs.weight"
 LONG, SHORT = "rope_factors_long.weight", "rope_factors_short.weight"
 TENSORS = (OF_LLAMA, LONG, SHORT)
-"""The tensors that are factors of frequencies, not weights."""
+"""The names of tensors that hold factors of frequencies instead of weights."""
 
 MOST = 1 << 14
-"""The most factors; a head of 512 numbers has 256."""
+"""The most factors. A head of 512 elements has 256."""
 
 ORIGINAL = 8192
-"""The positions that Llama 3 was trained with, before its frequencies were scaled."""
+"""The number of positions that Llama 3 was trained with before its frequencies were scaled."""
 
 Read = Callable[[Stored], bytes]
 
@@ -29,13 +29,13 @@ Read = Callable[[Stored], bytes]
 def scaled_positions(
     metadata: Metadata, tensors: Mapping[str, Tensor], read: Read, head: int, theta: float
 ) -> dict[str, Any]:
-    """Return the keys of config.json on scaled positions; none if they are not scaled.
+    """Return the keys of config.json on scaled positions; empty if they are not scaled.
 
     Args:
         metadata: the model's metadata.
-        tensors: the tensors of the file, by their names there.
+        tensors: the tensors of the file, by their names in the file.
         read: returns the bytes of a small tensor.
-        head: the number of elements of a head that are turned.
+        head: the number of elements of a head that are rotated.
         theta: the base of the frequencies.
 
     Raises:
@@ -73,16 +73,19 @@ def scaled_positions(
 
 
 def _of_llama(metadata: Metadata, factors: np.ndarray, head: int, theta: float) -> dict[str, Any]:
-    """Return the rope_scaling of Llama 3 that gives these factors.
+    """Return the rope_scaling of Llama 3 that results in these factors.
 
-    Frequencies with waves longer than the original context are divided by a factor, those with
-    waves shorter than a quarter of it are not, and those between in part. Source: transformers,
-    modeling_rope_utils.py.
+    Frequencies whose wavelength exceeds the original context are divided by a factor. Frequencies
+    whose wavelength is below a quarter of the context are unchanged. Between the two, the divisor
+    is interpolated. Source: transformers, modeling_rope_utils.py.
+
+    Raises:
+        InputError: no settings of Llama 3 result in these factors.
     """
     factor, low, high = float(factors.max(initial=1.0)), 1.0, 4.0
-    waves = 2 * math.pi * theta ** (np.arange(0, head, 2, dtype=np.float64) / head)
-    part = np.clip((ORIGINAL / waves - low) / (high - low), 0.0, 1.0)
-    expected = 1 / ((1 - part) / factor + part)
+    wavelengths = 2 * math.pi * theta ** (np.arange(0, head, 2, dtype=np.float64) / head)
+    unscaled_part = np.clip((ORIGINAL / wavelengths - low) / (high - low), 0.0, 1.0)
+    expected = 1 / ((1 - unscaled_part) / factor + unscaled_part)
     if len(factors) != len(expected) or not np.allclose(factors, expected, rtol=1e-3):
         raise _unknown(metadata, f"{OF_LLAMA}, which are not those of Llama 3")
     return {
@@ -97,10 +100,10 @@ def _of_llama(metadata: Metadata, factors: np.ndarray, head: int, theta: float) 
 def _factors(metadata: Metadata, tensor: Tensor, read: Read) -> np.ndarray:
     if not isinstance(tensor, Stored) or tensor.dtype != "F32" or not 0 < tensor.numel <= MOST:
         raise metadata.bad(tensor.name, f"1 to {MOST} numbers in F32", list(tensor.shape))
-    found = np.frombuffer(read(tensor), np.float32)
-    if not np.isfinite(found).all() or found.min() <= 0:
-        raise metadata.bad(tensor.name, "numbers above 0", float(found.min()))
-    return found
+    factors = np.frombuffer(read(tensor), np.float32)
+    if not np.isfinite(factors).all() or factors.min() <= 0:
+        raise metadata.bad(tensor.name, "numbers above 0", float(factors.min()))
+    return factors
 
 
 def _unknown(metadata: Metadata, found: str) -> Exception:

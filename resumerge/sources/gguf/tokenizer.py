@@ -1,7 +1,7 @@
-"""The tokenizer in a GGUF file as transformers has it: tokenizer.json and tokenizer_config.json.
+"""Converts the tokenizer in a GGUF file to tokenizer.json and tokenizer_config.json.
 
-llama.cpp's converter leaves out settings that its readers know by the names of the tokenizer and
-its pre-tokenizer (llama.cpp, llama-vocab.cpp). A file with an unknown name is not converted.
+llama.cpp's converter omits the settings that follow from the names of the tokenizer and its
+pre-tokenizer (llama.cpp, llama-vocab.cpp). A tokenizer with an unknown name is not converted.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from resumerge.sources.gguf.metadata import Metadata
 from resumerge.sources.gguf.pre_tokenizers import by_bytes, pre_tokenizer_named
 
 SPACE = "\u2581"
-"""The sign that SentencePiece writes for a space."""
+"""The character that SentencePiece writes for a space."""
 
 FILES = ("tokenizer.json", "tokenizer_config.json")
-"""The names of the files that are made of the metadata."""
+"""The names of the files that are made from the metadata."""
 
 _BYTES, _PIECES = "gpt2", "llama"
-"""llama.cpp's names of a BPE of bytes, and of SentencePiece's pieces."""
+"""llama.cpp's names of a byte-level BPE, and of a tokenizer of SentencePiece's pieces."""
 
 _LONGEST = 256
-"""The most characters of a piece that is made of others: all places to cut it are tried."""
+"""The most characters of a piece. All places to split a piece are tried."""
 
 _USUAL = {"bos": 1, "eos": 2, "unknown": 0}
 """The default numbers of SentencePiece's special tokens (llama.cpp)."""
@@ -34,7 +34,7 @@ SPECIAL = {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding", "sep"
 
 SPACE_FIRST = {"type": "Prepend", "prepend": SPACE}
 TO_SPACE_SIGN = {"type": "Replace", "pattern": {"String": " "}, "content": SPACE}
-"""The steps by which tokenizer.json normalises text for SentencePiece's pieces."""
+"""The steps of tokenizer.json that normalise text for SentencePiece's pieces."""
 
 
 def _key(name: str) -> str:
@@ -42,7 +42,7 @@ def _key(name: str) -> str:
 
 
 LONG_KEYS = frozenset(map(_key, ("tokens", "scores", "token_type", "merges")))
-"""The names of the values that are as long as the vocabulary."""
+"""The keys of arrays with an element for each token or merge."""
 
 
 class TokenType(IntEnum):
@@ -57,21 +57,25 @@ class TokenType(IntEnum):
 
 
 def reason_against(metadata: Metadata) -> str:
-    """Return why the tokenizer of a file is not converted, in words; empty if it is."""
-    kind, split = metadata.text(_key("model")), metadata.text(_key("pre"))
-    if not kind:
+    """Return the reason why a file's tokenizer is not converted, in words; empty if it is."""
+    tokenizer_name, pre_tokenizer_name = metadata.text(_key("model")), metadata.text(_key("pre"))
+    if not tokenizer_name:
         return "it has none"
-    if kind == _BYTES and pre_tokenizer_named(split) is None:
-        return f"its pre-tokenizer, {split[:40]!r}, is not known"
-    return "" if kind in (_BYTES, _PIECES) else f"its kind, {kind[:40]!r}, is not known"
+    if tokenizer_name == _BYTES and pre_tokenizer_named(pre_tokenizer_name) is None:
+        return f"its pre-tokenizer, {pre_tokenizer_name[:40]!r}, is not known"
+    return (
+        ""
+        if tokenizer_name in (_BYTES, _PIECES)
+        else f"its kind, {tokenizer_name[:40]!r}, is not known"
+    )
 
 
 def tokenizer_of(metadata: Metadata, rows: int) -> dict[str, dict[str, Any]]:
-    """Return the files of a tokenizer for which there is no `reason_against`, by name.
+    """Return the content of the files of a tokenizer that has no `reason_against`, by name.
 
     Args:
-        metadata: the metadata with all of `LONG_KEYS`.
-        rows: the rows of the embedding.
+        metadata: the metadata, with the arrays of `LONG_KEYS`.
+        rows: the number of rows of the embedding.
 
     Raises:
         InputError: the tokenizer is damaged.
@@ -104,29 +108,30 @@ class _Tokenizer:
             settings["model_max_length"] = length
         if template := self._metadata.text("tokenizer.chat_template"):
             settings["chat_template"] = template
-        facts = {
+        tokenizer = {
             "version": "1.0",
             "truncation": None,
             "padding": None,
             "added_tokens": list(self._added_tokens()),
             **(self._of_pieces() if self._has_pieces else self._of_bytes()),
         }
-        return dict(zip(FILES, (facts, settings)))
+        return dict(zip(FILES, (tokenizer, settings)))
 
     def _of_bytes(self) -> dict[str, Any]:
-        split = pre_tokenizer_named(self._metadata.text(_key("pre")))
-        assert split is not None
+        pre_tokenizer = pre_tokenizer_named(self._metadata.text(_key("pre")))
+        assert pre_tokenizer is not None
         return {
-            "normalizer": split.normalizer,
-            "pre_tokenizer": split.steps,
-            "post_processor": self._around_text(split.is_begun) or by_bytes(use_regex=False),
+            "normalizer": pre_tokenizer.normalizer,
+            "pre_tokenizer": pre_tokenizer.steps,
+            "post_processor": self._around_text(pre_tokenizer.is_begun)
+            or by_bytes(use_regex=False),
             "decoder": by_bytes(use_regex=True),
-            "model": self._model(self._merges(), ignore_merges=split.whole),
+            "model": self._model(self._merges(), ignore_merges=pre_tokenizer.whole),
         }
 
     def _of_pieces(self) -> dict[str, Any]:
         prefix = self._is_set("add_space_prefix", True)
-        first = [SPACE_FIRST] if prefix else []
+        prepend_steps = [SPACE_FIRST] if prefix else []
         decoders = [
             {"type": "Replace", "pattern": {"String": SPACE}, "content": " "},
             {"type": "ByteFallback"},
@@ -134,7 +139,7 @@ class _Tokenizer:
             *([{"type": "Strip", "content": " ", "start": 1, "stop": 0}] if prefix else []),
         ]
         return {
-            "normalizer": {"type": "Sequence", "normalizers": [*first, TO_SPACE_SIGN]},
+            "normalizer": {"type": "Sequence", "normalizers": [*prepend_steps, TO_SPACE_SIGN]},
             "pre_tokenizer": None,
             "post_processor": self._around_text(True),
             "decoder": {"type": "Sequence", "decoders": decoders},
@@ -147,7 +152,7 @@ class _Tokenizer:
         }
 
     def _model(self, merges: Iterable[str], **more: Any) -> dict[str, Any]:
-        usual = {
+        defaults = {
             "type": "BPE",
             "dropout": None,
             "unk_token": None,
@@ -157,12 +162,12 @@ class _Tokenizer:
             "byte_fallback": False,
             "ignore_merges": False,
         }
-        return {**usual, **more, "vocab": self._ids, "merges": [*merges]}
+        return {**defaults, **more, "vocab": self._ids, "merges": [*merges]}
 
     # Tokens
 
     def _own_tokens(self) -> Iterator[tuple[str, int]]:
-        """Yield each token with its number, except those that only pad the embedding's rows."""
+        """Yield each token with its number, except tokens that only pad the embedding's rows."""
         seen = set[str]()
         for number, (text, kind) in enumerate(zip(self._tokens, self._types)):
             if kind == TokenType.UNUSED and text == f"[PAD{number}]":
@@ -176,16 +181,16 @@ class _Tokenizer:
             yield text, number
 
     def _added_tokens(self) -> Iterator[dict[str, Any]]:
-        """Yield the definitions of added tokens, which are found before text is split."""
+        """Yield the definitions of added tokens, which are matched before text is split."""
         for text, number in self._ids.items():
             kind = self._types[number]
             if kind in (TokenType.CONTROL, TokenType.UNKNOWN, TokenType.USER_DEFINED):
-                how = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+                matching = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
                 special = kind != TokenType.USER_DEFINED
-                yield {"id": number, "content": text, **how, "special": special}
+                yield {"id": number, "content": text, **matching, "special": special}
 
     def _merges(self) -> Iterator[str]:
-        """Yield the merges as texts: as pairs they would take several times as much memory."""
+        """Yield the merges as texts. Pairs would take several times as much memory."""
         for merge in self._texts("merges"):
             left, space, right = merge.partition(" ")
             if not space or not {left, right, left + right} <= self._ids.keys():
@@ -193,7 +198,7 @@ class _Tokenizer:
             yield merge
 
     def _joins(self) -> Iterator[str]:
-        """Yield every pair of pieces that makes a piece, for the pieces of highest score first."""
+        """Yield every pair of pieces that makes a piece, by descending score of this piece."""
         scores = self._beside("scores", float)
         if scores is None:
             raise self._bad("scores", "a score for every token", None)
@@ -210,7 +215,11 @@ class _Tokenizer:
             yield from map(" ".join, sorted(pairs, key=lambda cut: (ids[cut[0]], ids[cut[1]])))
 
     def _around_text(self, is_begun: bool) -> dict[str, Any] | None:
-        """Return the step that puts tokens before and after a text; None for none."""
+        """Return the step that puts tokens before and after a text; None if it puts none.
+
+        Args:
+            is_begun: whether a token comes before a text, if the file does not state it.
+        """
         before = [self._special["bos"]] if self._puts("bos", is_begun) else []
         after = [self._special["eos"]] if self._puts("eos", False) else []
         if not before and not after:
@@ -238,15 +247,19 @@ class _Tokenizer:
         return self._is_set(f"add_{kind}_token", usual) and kind in self._special
 
     def _is_set(self, key: str, usual: bool) -> bool:
-        found = self._metadata.value(_key(key))
-        if found is None:
+        flag = self._metadata.value(_key(key))
+        if flag is None:
             return usual
-        if not isinstance(found, bool):
-            raise self._bad(key, "true or false", found)
-        return found
+        if not isinstance(flag, bool):
+            raise self._bad(key, "true or false", flag)
+        return flag
 
     def _number(self, kind: str) -> int | None:
-        """Return the number of a special token; None if there is none."""
+        """Return the number of a special token; None if the tokenizer has none.
+
+        Args:
+            kind: a value of `SPECIAL`.
+        """
         number = self._metadata.token(f"{kind}_token_id")
         if number is None and self._has_pieces:
             number = _USUAL.get(kind)
@@ -257,20 +270,20 @@ class _Tokenizer:
         return number if self._tokens[number] in self._ids else None
 
     def _texts(self, key: str) -> list[str]:
-        found = self._metadata.value(_key(key))
-        if not isinstance(found, tuple) or not all(isinstance(text, str) for text in found):
-            raise self._bad(key, "texts", type(found).__name__)
-        return list(found)
+        texts = self._metadata.value(_key(key))
+        if not isinstance(texts, tuple) or not all(isinstance(text, str) for text in texts):
+            raise self._bad(key, "texts", type(texts).__name__)
+        return list(texts)
 
     def _beside(self, key: str, kind: type) -> list[Any] | None:
-        """Return a number for every token; None if the file has none."""
-        found = self._metadata.value(_key(key))
-        if found is None:
+        """Return the array under a key, which has a number for every token; None without one."""
+        numbers = self._metadata.value(_key(key))
+        if numbers is None:
             return None
-        fits = isinstance(found, tuple) and len(found) == len(self._tokens)
-        if not fits or not all(type(number) is kind for number in found):
-            raise self._bad(key, f"{len(self._tokens)} numbers", type(found).__name__)
-        return list(found)
+        fits = isinstance(numbers, tuple) and len(numbers) == len(self._tokens)
+        if not fits or not all(type(number) is kind for number in numbers):
+            raise self._bad(key, f"{len(self._tokens)} numbers", type(numbers).__name__)
+        return list(numbers)
 
     def _bad(self, key: str, expected: str, found: object) -> InputError:
         return self._metadata.bad(_key(key), expected, found)
