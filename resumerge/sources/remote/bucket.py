@@ -1,7 +1,7 @@
 """A model in a bucket, pinned by the ETags of its files.
 
-A bucket keeps no history. The listing of a resumed run is compared with the listing that the run
-began with, and each request asks for the listed version of an object.
+A bucket keeps no history. A resumed run compares its listing with the listing at the beginning of
+the run, and each request asks for the listed version of an object.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ def open_bucket_model(
     metadata: MetadataCache | None = None,
     contents: Contents | None = MODEL,
 ) -> Source:
-    """Pin a model or an adapter in a bucket and read the headers of its files: `open_remote_model`.
+    """Pin a model or an adapter in a bucket, and open it as `open_remote_model` does.
 
     Args:
         ref: the model as the recipe names it.
-        revision: the source's revision when an earlier attempt opened it. If the bucket cannot be
-            listed, the files of then are used, as far as the cache has them.
+        revision: the revision of the source in an earlier attempt; None in the first one. If the
+            bucket cannot be listed, the cached files of this revision are used.
         offline: use the cache only.
-        metadata: the metadata cache of remote files.
-        contents: whether there should be a model or an adapter; None for either.
+        metadata: the metadata cache of remote files; None for the default one.
+        contents: the expected kind, model or adapter; None for either.
 
     Raises:
-        InputError: nothing there, no access, no weights in it, damaged headers; the library for
-            such buckets is missing; offline, with the names of the missing files.
-        Resumable: the network failed, or an object changed meanwhile.
+        InputError: the place is empty or has no weights, access is denied, a header is damaged, or
+            the library for such buckets is missing; offline, files are missing in the cache.
+        Resumable: the network failed, or an object changed while it was read.
     """
     metadata = metadata or MetadataCache()
     check_library(ref.name, "models")

@@ -1,4 +1,4 @@
-"""The files of a model that is elsewhere: checked in the cache, or downloaded into it."""
+"""The files of a remote model: checked in the cache, or downloaded into it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from resumerge.sources.types import Source
 
 
 def remote_file(source: Source, name: str) -> RemoteFile:
-    """Return a weight file or companion of a model that is elsewhere, by its name in the source."""
+    """Return a weight file or companion of a remote model, by its name in the source."""
     source, name = source.part_of(name)
     file = source.files[name] if name in source.files else source.companions[name]
     model, etag = source.ref.name, str(file.identity["etag"])
@@ -30,7 +30,7 @@ def remote_file(source: Source, name: str) -> RemoteFile:
 
 
 def uncached(source: Source) -> Source:
-    """Return a source as if the cache had none of its files: they are downloaded or streamed."""
+    """Return a source whose remote files count as not cached: they are downloaded or streamed."""
     files = {
         name: replace(file, present=False) if source.part_of(name)[0].is_remote else file
         for name, file in source.files.items()
@@ -39,9 +39,9 @@ def uncached(source: Source) -> Source:
 
 
 def on_this_machine(source: Source) -> Source:
-    """Return a source from another machine as this one opens it, with its own caches' folders.
+    """Return a source from another machine with the folders of this machine's caches.
 
-    None of its remote files counts as cached here: with `streams` all of them are streamed.
+    Its remote files count as not cached. If `Source.streams` is true, all of them are streamed.
     """
     return uncached(_with_folders_of_this_machine(source))
 
@@ -68,19 +68,19 @@ def ensure_cached(
 ) -> None:
     """Make sure that the cache has a file, complete and intact.
 
-    A cached file is read once, and trusted afterwards until it changes. A file that is damaged or
-    missing is downloaded.
+    A cached file is read and compared once, and trusted afterwards until it changes. A damaged or
+    missing file is downloaded.
 
     Args:
         file: the file.
         metadata: the metadata cache of remote files.
-        callbacks: what a download calls on its way; None for no callbacks.
+        callbacks: the callbacks of a download; None for no callbacks.
         offline: do not use the network.
         reserve: called before a download with the number of bytes that it needs on the disk.
 
     Raises:
-        InputError: the server denies the file; offline, it is missing or damaged.
-        Resumable: the network failed after all retries, or the disk is full. The bytes that arrived
+        InputError: the server denies the file; offline, the file is missing or damaged.
+        Resumable: the network failed after all retries, or the disk is full. The received bytes
             stay in the cache.
     """
     callbacks = callbacks or DownloadCallbacks()
@@ -95,7 +95,10 @@ def ensure_cached(
 
 
 def check_cached(file: RemoteFile, metadata: MetadataCache, callbacks: DownloadCallbacks) -> bool:
-    """Return whether the cache has a file, complete and intact; read it if that is unknown."""
+    """Return whether the cache has a file, complete and intact.
+
+    The file is read if the metadata cache has no verdict on it. The new verdict is recorded.
+    """
     path = file.content
     if path is None:
         return False
@@ -104,9 +107,11 @@ def check_cached(file: RemoteFile, metadata: MetadataCache, callbacks: DownloadC
         verdict = file.is_intact(path, callbacks.check)
         metadata.record_verdict(path, file.etag, verdict)
         if not verdict:
-            latest = max((damage.id for damage in metadata.damages(path, since="")), default=None)
+            damage_id = max(
+                (damage.id for damage in metadata.damages(path, since="")), default=None
+            )
             callbacks.on_event(
-                EventKind.SOURCE_DAMAGED, model=file.model, file=file.name, damage=latest
+                EventKind.SOURCE_DAMAGED, model=file.model, file=file.name, damage=damage_id
             )
     return verdict
 
@@ -119,18 +124,21 @@ def fetch(
     *,
     offline: bool = False,
 ) -> None:
-    """Download files of a source into the cache, one after the other. Local sources need nothing.
+    """Download files of a source into the cache, one after the other.
+
+    Nothing is done for a source that is not remote.
 
     Args:
         source: the source.
-        names: names of `source.files` or `source.companions`.
+        names: names of `source.files` or `source.companions`; `source.contained` is ignored.
         metadata: the metadata cache of remote files; None for the default one.
-        callbacks: what a download calls on its way; None for no callbacks.
+        callbacks: the callbacks of a download; None for no callbacks.
         offline: do not use the network.
 
     Raises:
-        InputError: the server denies a file; offline, with all files that are missing or damaged.
-        Resumable: the network failed after all retries, or the disk is full. The bytes that arrived
+        InputError: the server denies a file; offline, the error lists all files that are missing or
+            damaged.
+        Resumable: the network failed after all retries, or the disk is full. The received bytes
             stay in the cache.
     """
     if not source.is_remote:
@@ -148,10 +156,10 @@ def fetch(
 
 
 def list_companions(source: Source) -> list[str]:
-    """Return the names of `companion_files` beside the weights; offline, the cached ones.
+    """Return the names of a source's companions, sorted; offline, only those in the cache.
 
-    Companions that the weight file contains are included. A single weight file has none beside it.
-    Code beside a model in GGUF is not a companion: it belongs to another model.
+    They include the companions that the weight file contains. A source of a single weight file has
+    no companions. Code beside a model in GGUF is not a companion: it belongs to another model.
     """
     if source.single:
         return []
@@ -164,12 +172,12 @@ def list_companions(source: Source) -> list[str]:
 
 
 def partial_bytes(file: RemoteFile) -> int:
-    """Return the number of bytes that an earlier download left in the partial file."""
+    """Return the size of the partial file of an earlier download, in bytes; 0 without one."""
     return min(file.size, file.partial.stat().st_size) if file.partial.exists() else 0
 
 
 def describe_missing(file: RemoteFile) -> str:
-    """Return a file's name for a list of missing files, with its fault if it is there."""
+    """Return a file's name for a list of missing files; a damaged file's fault is appended."""
     path = file.content
     if path is None:
         return file.name

@@ -1,4 +1,4 @@
-"""Headers of remote weight files, read by range requests without downloading the file."""
+"""Headers of remote weight files, read by range requests without downloading the files."""
 
 from __future__ import annotations
 
@@ -8,34 +8,39 @@ from resumerge.sources.formats.registry import format_of
 from resumerge.sources.formats.weight_format import Header
 
 FIRST_REQUEST = 32 * 1024
-"""The bytes requested at first: the whole header of most safetensors files, in one round trip."""
+"""The size of the first request, in bytes. Most safetensors headers fit in it: one round trip."""
 
 
 def remote_header(file: RemoteFile, metadata: MetadataCache) -> Header:
     """Read and validate the header of a remote file.
 
-    A header at the start of the file is cached: the content's identity is its key.
+    A header at the start of the file is cached under the identity of the content.
 
     Raises:
-        InputError: the header is not valid, or the server denies the file.
+        InputError: the header is invalid, or the server denies the file.
         Resumable: the network failed, or the content changed.
     """
-    known = format_of(file.name)
-    cached = metadata.header(file.identity) if known.header_first else None
+    file_format = format_of(file.name)
+    cached = metadata.header(file.identity) if file_format.header_first else None
     start = _FileStart(file, cached or b"")
 
     def read(begin: int, end: int) -> bytes:
         end = min(end, file.size)
-        return start.read(begin, end) if known.header_first else file.read_range(begin, end)
+        return start.read(begin, end) if file_format.header_first else file.read_range(begin, end)
 
-    header = known.read_header(read, size=file.size, file=file.name, where=file.where)
-    if known.header_first and cached is None:
+    header = file_format.read_header(read, size=file.size, file=file.name, where=file.where)
+    if file_format.header_first and cached is None:
         metadata.store_header(file.identity, start.header)
     return header
 
 
 class _FileStart:
-    """The first bytes of a file, requested as far as they are needed."""
+    """The first bytes of a remote file, which are requested when they are needed.
+
+    Args:
+        file: the file.
+        data: the bytes that the cache already has; may be empty.
+    """
 
     def __init__(self, file: RemoteFile, data: bytes) -> None:
         self._file, self._data = file, data
@@ -50,5 +55,5 @@ class _FileStart:
 
     @property
     def header(self) -> bytes:
-        """The bytes that the format asked for; more may have been requested."""
+        """The bytes that the format has read; more may have been requested from the server."""
         return self._data[: self._needed]

@@ -1,6 +1,6 @@
 """A model on the Hub, pinned to a commit.
 
-Everything goes through the standard cache of huggingface_hub, which other programs use, too.
+Files are in the standard cache of huggingface_hub, which other programs use, too.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ def open_hub_model(
     metadata: MetadataCache | None = None,
     contents: Contents | None = MODEL,
 ) -> Source:
-    """Pin a Hub model or adapter and read the headers of its weight files: `open_remote_model`.
+    """Pin a Hub model or adapter to a commit, and open it as `open_remote_model` does.
 
     Args:
         ref: the model as the recipe names it.
-        revision: the commit that an earlier attempt pinned, in place of the recipe's branch.
+        revision: the commit that an earlier attempt pinned; None for the revision in the recipe.
         offline: use the cache only, as with HF_HUB_OFFLINE.
-        metadata: the metadata cache of remote files.
-        contents: whether the repo should hold a model or an adapter; None for either.
+        metadata: the metadata cache of remote files; None for the default one.
+        contents: the expected kind, model or adapter; None for either.
 
     Returns:
-        The source, at a commit. A file is `present` if the cache has all of it and it is not known
-        to be damaged.
+        The source, pinned to a commit. A file is `present` if the cache has the whole file and does
+        not know that it is damaged.
 
     Raises:
-        InputError: no such model, no access, no weights in it, damaged headers; offline, with the
-            names of the missing files.
+        InputError: the model does not exist or has no weights, access is denied, or a header is
+            damaged; offline, the error lists the missing files.
         Resumable: the network failed.
 
     Example:
@@ -59,7 +59,7 @@ def open_hub_model(
             ref, hub_model(ref.name, wanted_revision, metadata), metadata, contents
         )
     except (Resumable, InputError):
-        # A commit never changes, so the cache can stand in for the Hub; a branch may have moved.
+        # A commit never changes, so the cache can replace the Hub. A branch may have moved.
         if wanted_revision and COMMIT.fullmatch(wanted_revision):
             with suppress(InputError):
                 cached = cached_hub_model(ref.name, wanted_revision, metadata)

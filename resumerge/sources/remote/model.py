@@ -1,4 +1,4 @@
-"""A model that is elsewhere: planned from its headers, downloaded only as needed."""
+"""A remote model: opened from its headers, and downloaded only as needed."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ from resumerge.sources.remote.headers import remote_header
 from resumerge.sources.types import Source, SourceFile
 
 HEADER_THREADS = 8
-"""The number of headers read at once: a model of 200 files takes 200 round trips."""
+"""The number of headers read at once. A model of 200 files takes 200 round trips."""
 
 
 def open_remote_model(
     ref: ModelRef, model: RemoteModel, metadata: MetadataCache, contents: Contents | None
 ) -> Source:
-    """Read the headers of a model's weight files, its config and its index.
+    """Open a remote model: read its config, its index and the headers of its weight files.
 
-    The config and the index are downloaded. Headers are read by range requests, or from the cached
-    file if there is one. No weight file is downloaded.
+    The config and the index are downloaded. Headers are read from cached files, or else by range
+    requests. No weight file is downloaded.
 
     Args:
         ref: the model as the recipe names it.
-        model: its files at one version, as a server lists them.
+        model: the files of one version of the model, as the server lists them.
         metadata: the metadata cache of remote files.
-        contents: whether it should be a model or an adapter; None for either.
+        contents: the expected kind, model or adapter; None for either.
 
     Returns:
-        The source. A file is `present` if the cache has all of it and it is not known to be
+        The source. A file is `present` if the cache has the whole file and does not know that it is
         damaged.
 
     Raises:
-        InputError: no weights in it, damaged headers, no access; offline, with the names of the
-            missing files.
+        InputError: the model has no weights, a header is damaged, or access is denied; offline, the
+            error lists the missing files.
         Resumable: the network failed.
     """
     if ref.file and ref.file not in model.files:
@@ -57,7 +57,7 @@ def open_remote_model(
 
 
 class _RemoteFiles(ModelFiles):
-    """The files of one version of a model on a server, as far as they were described by it."""
+    """The files of one version of a model on a server."""
 
     def __init__(self, ref: ModelRef, model: RemoteModel, metadata: MetadataCache) -> None:
         self._ref = ref
@@ -85,25 +85,25 @@ class _RemoteFiles(ModelFiles):
                 model.files, key=lambda name: (not looks_like_weights(name), name)
             )
             raise contents.missing(model.version, weights_first)
-        absent = [name for name in weights if name not in model.files]
+        missing = [name for name in weights if name not in model.files]
         if not model.online:
-            absent += [
+            missing += [
                 name
                 for name in weights
                 if (file := model.files.get(name)) and not file.content
                 if self._metadata.header(file.identity) is None
             ]
-            absent += [] if weights else [contents.expected]
+            missing += [] if weights else [contents.expected]
             if contents.config not in model.files and not model.is_listing:
-                absent.append(contents.config)
-            if absent:
-                raise model.offline_error(sorted(absent))
-        elif absent:
+                missing.append(contents.config)
+            if missing:
+                raise model.offline_error(sorted(missing))
+        elif missing:
             raise refuse(
                 "The index names files that do not exist",
                 where=model.version,
                 expected=f"{len(weights)} files",
-                found=f"missing: {some(absent)}",
+                found=f"missing: {some(missing)}",
                 fix=model.fix_absent,
             )
 
@@ -118,13 +118,13 @@ class _RemoteFiles(ModelFiles):
             )
         self._model = self._model.described(weights)
         with ThreadPoolExecutor(HEADER_THREADS) as pool:
-            found = pool.map(lambda name: self._header(self._model.files[name]), weights)
-            return dict(zip(weights, found))
+            headers = pool.map(lambda name: self._header(self._model.files[name]), weights)
+            return dict(zip(weights, headers))
 
     def _header(self, file: RemoteFile) -> Header:
         online = self._model.online
         if online:
-            file.link()  # another version may have the same content
+            file.link()  # the cache may have the content from another version of the model
         path = file.pointer
         if not (file.whole and path.is_file()) or self._metadata.verdict(path, file.etag) is False:
             if not online and self._metadata.header(file.identity) is None:
@@ -143,8 +143,8 @@ class _RemoteFiles(ModelFiles):
             sizes = {name: max(0, file.size) for name, file in self._model.files.items()}
             companions = companion_files(sizes, opened.components)
         model = self._model.described([*names, *companions])
-        found = {name: self._source_file(model.files[name]) for name in (*names, *companions)}
-        first = {name: header.first for name, header in opened.headers.items()}
+        found_files = {name: self._source_file(model.files[name]) for name in (*names, *companions)}
+        first_bytes = {name: header.first for name, header in opened.headers.items()}
         return Source(
             ref=self._ref,
             kind=model.kind,
@@ -152,8 +152,8 @@ class _RemoteFiles(ModelFiles):
             revision=model.pin(names),
             config=opened.config,
             tensors=opened.tensors,
-            files={name: replace(found[name], first=first[name]) for name in names},
-            companions={name: found[name] for name in companions},
+            files={name: replace(found_files[name], first=first_bytes[name]) for name in names},
+            companions={name: found_files[name] for name in companions},
             single=self.is_one_file,
             notes=opened.notes,
             components=opened.components,

@@ -1,4 +1,4 @@
-"""The download of remote files in background threads, while the files that are ready are merged."""
+"""Downloads remote files in background threads while the files that are ready are merged."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from resumerge.sources.types import Source
 from resumerge.tensors import Stored
 
 THREADS = 2
-"""The number of files downloaded at once: one can be read for its hash while the other arrives."""
+"""The number of files downloaded at once: one can be hashed while the other is received."""
 
 SWITCH_SECONDS = 0.0005
-"""The seconds between two Python threads' turns.
+"""The switch interval of Python threads during downloads, in seconds.
 
-A download takes a turn for every 64 KiB: with the default of 5 ms, a busy main thread (importing
-torch, for example) would limit it to 13 MB/s.
+A download waits for a switch for every 64 KiB. With the default interval of 5 ms, a busy main
+thread (importing torch, for example) would limit a download to 13 MB/s.
 """
 
 STOP_SECONDS = 0.5
-"""The seconds that a download gets to end after it was stopped."""
+"""The seconds to wait for a download to end after it was stopped."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class DownloadProgress:
 
     Args:
         file: the name of the file that received bytes last.
-        bytes_done: the bytes that the cache has of all files that are to be downloaded.
-        bytes_total: the size in bytes of all files that are to be downloaded.
+        bytes_done: the bytes in the cache of all files to be downloaded.
+        bytes_total: the total size of all files to be downloaded, in bytes.
     """
 
     file: str
@@ -51,25 +51,26 @@ class DownloadProgress:
 
 
 class Prefetcher:
-    """The downloads of files in order, in threads of their own; a context manager.
+    """The downloads of files, in order, in background threads; a context manager.
 
     A file is ready when its content has been checked. If a file cannot be downloaded, `wait` raises
-    the error, so that the caller can first use the files that are ready.
+    the error. The caller can therefore first use the files that are ready.
 
     Args:
-        wanted: remote sources and names of their files, the most urgent first.
+        wanted: the remote sources, each with the name of a file, the most urgent first.
         metadata: the metadata cache of remote files.
         offline: do not use the network.
-        evicting: files that are no longer needed are removed during the run, so that a download may
-            wait for space on the disk.
-        on_start: called with a file that is about to be downloaded, and its inode.
-        on_event: called with a kind and facts when a fault was found and repaired.
-        reserved_bytes: returns how many bytes of the disk downloads must leave free for the output,
-            given whether the caller is blocked and the cache's folder; called only while evicting.
+        evicting: whether files that are no longer needed are deleted during the run. If true, a
+            download may wait for disk space.
+        on_start: called before a download with the file and the inode of its partial file.
+        on_event: called with an event's kind and facts when a fault is found or repaired.
+        reserved_bytes: returns the number of bytes on the disk that downloads must leave free for
+            the output. Its arguments are whether the caller is blocked, and the cache's folder. It
+            is called only if `evicting` is true.
 
     Attributes:
-        blocked_at: the number of ready files at which the caller had nothing to do until another
-            file is ready, and expects no other space on the disk; None while it has work.
+        blocked_at: the number of ready files at the time when the caller ran out of work and could
+            free no more disk space; None while it has work.
     """
 
     def __init__(
@@ -115,7 +116,7 @@ class Prefetcher:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        """Abort the downloads; the next run resumes them."""
+        """Abort the downloads. The next attempt resumes them."""
         self._stopped.set()
         with self._changed:
             self._changed.notify_all()
@@ -123,13 +124,13 @@ class Prefetcher:
         for response in responses:
             if response is not None:
                 response.abort()
-        until = time.monotonic() + STOP_SECONDS
+        deadline = time.monotonic() + STOP_SECONDS
         for thread in self._threads:
-            thread.join(max(0.0, until - time.monotonic()))
+            thread.join(max(0.0, deadline - time.monotonic()))
         sys.setswitchinterval(self._switch_interval)
 
     def is_ready(self, source: Source, name: str) -> bool:
-        """Return whether a file is in the cache, complete and intact; or needs not be there."""
+        """Return whether a file can be read: it is checked in the cache, streamed or local."""
         if name in source.files and source.is_streamed(name):
             return True
         return not source.part_of(name)[0].is_remote or remote_file(source, name) in self._ready
@@ -149,16 +150,16 @@ class Prefetcher:
             return DownloadProgress(self._latest, done, sum(self._sizes.values()))
 
     def wait(self, seconds: float) -> None:
-        """Wait until another file is ready, at most for the given time.
+        """Wait until another file is ready, for at most the given time.
 
         Raises:
             Resumable: a file cannot be downloaded. Offline, all files are checked first, and the
-                message names each one that is missing or damaged.
+                message lists all that are missing or damaged.
         """
         with self._changed:
-            before = len(self._ready)
+            ready_before = len(self._ready)
             self._changed.wait_for(
-                lambda: len(self._ready) > before or self._has_failed(), timeout=seconds
+                lambda: len(self._ready) > ready_before or self._has_failed(), timeout=seconds
             )
             if self._bug is not None:
                 raise self._bug
@@ -201,7 +202,7 @@ class Prefetcher:
             return self._wanted[self._next - 1]
 
     def _prepare(self, file: RemoteFile, source: Source) -> None:
-        """Download a file if needed, and compare its header with the planned header."""
+        """Download a file if necessary, and compare its header with the planned header."""
         callbacks = DownloadCallbacks(
             on_progress=lambda nbytes: self._progressed(file, nbytes),
             check=self._check,
@@ -235,11 +236,11 @@ class Prefetcher:
         )
 
     def _reserve(self, file: RemoteFile, needed: int) -> None:
-        """Wait until earlier files have their space on the disk, and there is space for this one.
+        """Wait until all earlier files have their disk space, and the disk has space for this file.
 
         Args:
-            file: the file that is about to be downloaded.
-            needed: the bytes that the download adds.
+            file: the file to be downloaded.
+            needed: the number of bytes that the download adds to the disk.
         """
         with self._changed:
             self._sizes.setdefault(file, file.size)
@@ -252,23 +253,23 @@ class Prefetcher:
             self._admitted.add(file)
 
     def _fits(self, file: RemoteFile, needed: int) -> bool:
-        """Return whether the disk has space for a download beside the active ones.
+        """Return whether the disk has space for a download in addition to the active downloads.
 
         Raises:
-            Resumable: the disk has no space, and none will become free.
+            Resumable: the disk has too little space, and no space will become free.
         """
         active = [f for f in self._admitted - self._ready if f in self._bytes_done]
-        expected = sum(other.size - self._bytes_done[other] for other in active)
-        # `blocked_at` is read before the free space: a blocked caller has already freed all space
-        # that it can. A caller that has not seen the latest ready file is not blocked.
+        expected_bytes = sum(other.size - self._bytes_done[other] for other in active)
+        # `blocked_at` is read before the free space, because a blocked caller has already freed all
+        # the space that it can. A caller that has not seen the latest ready file is not blocked.
         blocked = self.blocked_at == len(self._ready)
         free = free_bytes(file.cache.absolute())
         reserved = self._reserved_bytes(blocked, file.cache) if self._evicting else 0
-        if free - expected >= needed + FREE_BESIDE_DOWNLOADS + reserved:
+        if free - expected_bytes >= needed + FREE_BESIDE_DOWNLOADS + reserved:
             return True
-        if self._evicting and (expected or not blocked):
+        if self._evicting and (expected_bytes or not blocked):
             return False
-        raise _disk_too_small(file, needed, free - expected, self._evicting)
+        raise _disk_too_small(file, needed, free - expected_bytes, self._evicting)
 
     def _progressed(self, file: RemoteFile, nbytes: int) -> None:
         with self._changed:
@@ -286,14 +287,14 @@ class Prefetcher:
 
 
 class _Stopped(Exception):
-    """The signal to a thread that the prefetcher was closed."""
+    """The exception that ends a thread after the prefetcher was closed."""
 
 
 def _has_planned_header(file: RemoteFile, source: Source) -> bool:
-    """Return whether a file's header is still the one that the run was planned with."""
+    """Return whether a file's header equals the header that the run was planned with."""
     if file.name not in source.files:
-        return True  # a companion
-    tensors = source.numbered(0).tensors.values()  # headers have no number of a source
+        return True  # companions have no header
+    tensors = source.numbered(0).tensors.values()  # tensors of a header have the source number 0
     planned = [t for t in tensors if isinstance(t, Stored) and t.file == file.name]
     try:
         return _are_same(read_header(file.pointer, file.name).tensors.values(), planned)
@@ -304,15 +305,15 @@ def _has_planned_header(file: RemoteFile, source: Source) -> bool:
 def _are_same(found: Iterable[Stored], planned: Iterable[Stored]) -> bool:
     """Return whether the found and the planned tensors of a file are the same.
 
-    A source may know a tensor by a longer or shorter name than the file does: with its component
+    A tensor may have a longer or shorter name in the source than in the file: with its component
     before the name, or without ``module.``.
     """
     order = attrgetter("offset", "shape", "dtype", "name")
-    ours, theirs = sorted(planned, key=order), sorted(found, key=order)
-    return len(ours) == len(theirs) and all(
+    planned_tensors, found_tensors = sorted(planned, key=order), sorted(found, key=order)
+    return len(planned_tensors) == len(found_tensors) and all(
         replace(our, name="") == replace(their, name="")
         and (our.name.endswith(their.name) or their.name.endswith(our.name))
-        for our, their in zip(ours, theirs)
+        for our, their in zip(planned_tensors, found_tensors)
     )
 
 
@@ -340,7 +341,7 @@ def _disk_too_small(file: RemoteFile, needed: int, free: int, evicting: bool) ->
 
 
 def _combined(failures: list[ResumergeError]) -> ResumergeError:
-    """Return all failures as one error, which is `Resumable`, since the run has already started."""
+    """Return all failures as one error. It is `Resumable` because the run has already started."""
     problems: list[Problem] = []
     for error in failures:
         if not isinstance(error, InputError):
