@@ -1,8 +1,8 @@
-"""The programs that write adapters: each one's config and tensors, read as if PEFT had saved them.
+"""The programs that write adapters. The adapters of each are read as if PEFT had saved them.
 
-There is one file for each program: how its adapters are recognised, the names of their weight
-files, and how their settings and tensors are read. `program.py` has the type of these facts, and
-`config.py` the settings, which for most programs are those of PEFT's adapter_config.json.
+Each program has a file, which recognises its adapters, lists the names of their weight files, and
+reads their settings and tensors. `program.py` has the type of a program, and `config.py` the type
+of the settings, with the parser of PEFT's adapter_config.json.
 """
 
 from resumerge.sources.adapter_programs.diffusers import DIFFUSERS
@@ -14,5 +14,5 @@ from resumerge.sources.adapter_programs.program import AdapterProgram
 __all__ = ["PROGRAMS", "AdapterProgram"]
 
 PROGRAMS: tuple[AdapterProgram, ...] = (MLX, KOHYA, DIFFUSERS, PEFT)
-"""The programs, in order: the first that recognises an adapter wrote it. PEFT, last, recognises
-every config that the others do not."""
+"""The programs in the order in which they are tried: the first that recognises an adapter wrote it.
+PEFT is last, because it recognises every config."""

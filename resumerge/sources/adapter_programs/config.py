@@ -1,4 +1,4 @@
-"""The settings that determine an adapter's merged weights, read from PEFT's adapter_config.json."""
+"""The settings that determine an adapter's merged weights, and their parser for PEFT's config."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from resumerge.errors import InputError, refuse
 PROMPT_LEARNING = frozenset(
     {"PREFIX_TUNING", "PROMPT_TUNING", "P_TUNING", "MULTITASK_PROMPT_TUNING", "CPT", "CARTRIDGE"}
 )
-"""The PEFT types that add tokens and no weights, so that there is nothing to merge."""
+"""The PEFT types that add tokens but no weights, so they have nothing to merge."""
 
 BASE_KEPT = ("gaussian", "eva", "orthogonal")
-"""The named initialisations that keep the base model's weights. All other named ones change them,
-so that the adapter does not fit the base model as it was published."""
+"""The named initialisations that keep the base model's weights. All others change these weights, so
+their adapters do not fit the published base model."""
 
 UNMERGEABLE: dict[str, str] = {
     "alora_invocation_tokens": "activated LoRA works on some tokens only",
@@ -30,7 +30,7 @@ UNMERGEABLE: dict[str, str] = {
     "layer_replication": "layers of the base model are used several times",
     "lora_bias": "the adapter's matrices have biases",
 }
-"""The options of LoRA that change how the weights are merged, and are not supported."""
+"""The unsupported options of LoRA, each with the reason why it changes the merged weights."""
 
 _MERGE_WITH_PEFT = (
     "merge it with peft (PeftModel.from_pretrained, merge_and_unload, save_pretrained) and name "
@@ -39,8 +39,8 @@ _MERGE_WITH_PEFT = (
 
 
 TokenIndices = Sequence[int] | Mapping[str, Sequence[int]]
-"""The tokens whose rows an adapter trains, in the rows' order; by the ends of the names of modules,
-or those of the embedding."""
+"""The tokens whose rows an adapter trains, in the order of the rows: those of the embedding, or
+those of each module, by the ending of the module's name."""
 
 
 @dataclass(frozen=True)
@@ -48,21 +48,22 @@ class LoraConfig:
     """The settings that determine an adapter's merged weights.
 
     Args:
-        alpha: the numerator of the scale; None for that of a scale of 1.
-        alpha_pattern: other numerators, by a pattern of module names.
+        alpha: the numerator of the scale; None for a scale of 1.
+        alpha_pattern: the numerators that replace `alpha`, by a pattern of module names.
         rslora: whether alpha is divided by the root of the rank (Kalajdzievski 2023,
             https://arxiv.org/abs/2312.03732) rather than by the rank.
         fan_in_fan_out: whether square weights are stored as (in, out).
         rank: the rank of every LoRA; None if the config does not state it.
-        rank_pattern: other ranks, by a pattern of module names.
+        rank_pattern: the ranks that replace `rank`, by a pattern of module names.
         dora: whether every LoRA has a magnitude vector (Liu et al. 2024,
             https://arxiv.org/abs/2402.09353).
-        modules_to_save: the ends of the names of modules whose tensors the adapter has whole.
-        bias: whose biases the adapter has whole: ``none``, ``all``, or ``lora_only``.
+        modules_to_save: the endings of the names of modules whose tensors the adapter saves whole.
+        bias: the biases that the adapter saves whole: ``none``, ``all``, or ``lora_only`` for those
+            of adapted modules.
         task: the adapted model's task, in peft's word; None if the config does not state it.
         ties_weights: whether embedding and head are saved once, and tied when they are loaded.
-        tokens: the tokens whose rows of the embedding are trained.
-        parameters: the ends of the names of parameters that have matrices, rather than modules.
+        tokens: the tokens whose rows are trained one by one.
+        parameters: the endings of the names of parameters that the adapter changes by matrices.
     """
 
     alpha: float | None
@@ -83,9 +84,9 @@ class LoraConfig:
         """Return the factor of a module's ``B @ A``.
 
         Args:
-            module: the module's name, which may have an alpha of its own.
+            module: the module's name, which `alpha_pattern` may match.
             rank: the LoRA's rank.
-            alpha: the alpha, if the adapter's config does not state it.
+            alpha: the numerator to use in place of the config's; None for the config's.
         """
         if alpha is None:
             alpha = _first_fitting(self.alpha_pattern, module, self.alpha)
@@ -93,29 +94,33 @@ class LoraConfig:
         return 1.0 if alpha is None else alpha / divisor
 
     def rank_of(self, module: str) -> float | None:
-        """Return the rank that a module's LoRA should have; None if it is not stated."""
+        """Return the rank that the config states for a module's LoRA; None if it states none."""
         return _first_fitting(self.rank_pattern, module, self.rank)
 
 
 WITHOUT_CONFIG = LoraConfig(
     alpha=None, alpha_pattern={}, rslora=False, fan_in_fan_out=False, dora=False
 )
-"""The settings of an adapter without a config: alphas are tensors of the file, or the ranks."""
+"""The settings of an adapter without a config. Its alphas are tensors, or else equal the ranks."""
 
 
 def _first_fitting(
     patterns: Mapping[str, float], module: str, default: float | None
 ) -> float | None:
-    """Return the value of the first pattern that fits a module's name."""
+    """Return the value of the first pattern that matches a module's name, or else the default."""
     fitting = (value for key, value in patterns.items() if re.match(_of_module(key), module))
     return next(fitting, default)
 
 
 def parse_adapter_config(config: Mapping[str, Any], where: str) -> LoraConfig:
-    """Read an adapter's config.
+    """Parse an adapter's adapter_config.json.
+
+    Args:
+        config: the parsed JSON.
+        where: the file's name in messages.
 
     Raises:
-        InputError: not a LoRA adapter, a variant that is not supported, or invalid values.
+        InputError: the adapter is not a LoRA, its variant is not supported, or a value is invalid.
     """
     kind = config.get("peft_type")
     if not isinstance(kind, str):
@@ -133,22 +138,22 @@ def parse_adapter_config(config: Mapping[str, Any], where: str) -> LoraConfig:
             if kind in PROMPT_LEARNING
             else _MERGE_WITH_PEFT,
         )
-    for key, why in UNMERGEABLE.items():
+    for key, reason in UNMERGEABLE.items():
         if config.get(key):
             raise refuse(
-                f"An option of this LoRA adapter is not supported: {why}",
+                f"An option of this LoRA adapter is not supported: {reason}",
                 where=where,
                 expected=f"{key}: null",
                 found=f"{key}: {str(config[key])[:60]}",
                 fix=_MERGE_WITH_PEFT,
             )
-    start = config.get("init_lora_weights", True)
-    if isinstance(start, str) and not start.lower().startswith(BASE_KEPT):
+    initialisation = config.get("init_lora_weights", True)
+    if isinstance(initialisation, str) and not initialisation.lower().startswith(BASE_KEPT):
         raise refuse(
             "The adapter was trained on a changed copy of its base model",
             where=where,
             expected="an adapter for the base model as it was published",
-            found=f"init_lora_weights: {start[:40]}",
+            found=f"init_lora_weights: {initialisation[:40]}",
             fix="save it with path_initial_model_for_weight_conversion (peft), or "
             + _MERGE_WITH_PEFT,
         )
@@ -170,7 +175,7 @@ def parse_adapter_config(config: Mapping[str, Any], where: str) -> LoraConfig:
 
 
 def _by_pattern(config: Mapping[str, Any], key: str, where: str) -> dict[str, float]:
-    """Return the numbers of a mapping from patterns of module names."""
+    """Return the numbers under a key of the config, by a pattern of module names."""
     patterns = config.get(key) or {}
     if not isinstance(patterns, Mapping):
         raise _invalid(where, f"{key}: a mapping", type(patterns).__name__)
@@ -188,10 +193,10 @@ def _tokens(value: Any, where: str) -> TokenIndices:
 
 
 def _names_a_tie(config: Mapping[str, Any]) -> bool:
-    """Return whether an adapter names a module that peft knows as an embedding or a head."""
-    named = [config.get(key) for key in ("modules_to_save", "target_modules")]
+    """Return whether a config lists a module that peft recognises as an embedding or a head."""
+    listed = [config.get(key) for key in ("modules_to_save", "target_modules")]
     words = [
-        str(word) for value in named for word in (value if isinstance(value, list) else [value])
+        str(word) for value in listed for word in (value if isinstance(value, list) else [value])
     ]
     return any(word.rpartition(".")[2] in ("embed_tokens", "lm_head") for word in words)
 
@@ -205,7 +210,12 @@ def _words(value: Any, name: str, where: str) -> tuple[str, ...]:
 
 
 def finite_number(value: Any, name: str, where: str) -> float:
-    """Return a finite number of an adapter's config.
+    """Return a value of an adapter's config as a float, after checking that it is finite.
+
+    Args:
+        value: the value.
+        name: the value's name in messages.
+        where: the config's name in messages.
 
     Raises:
         InputError: the value is not a finite number.
@@ -222,18 +232,18 @@ def finite_number(value: Any, name: str, where: str) -> float:
 _REPEATS = re.compile(r"[*+?{]")
 _REPEATED_GROUP = re.compile(r"\)[*+?{]")
 _REPETITION = 16
-"""The number of ways that one repetition counts as."""
+"""The number of ways to match that one repetition counts for."""
 _MOST_WAYS = 100_000
-"""The most ways in which a pattern may match one name: they take at most a tenth of a second."""
+"""The most ways in which a pattern may match one name. Trying all takes at most 0.1 seconds."""
 
 
 def _of_module(pattern: str) -> str:
-    """Return a pattern as peft applies it: to the end of a module's name."""
+    """Return a pattern in the form in which peft matches it: against the end of a module's name."""
     return rf"(.*\.)?({pattern})$"
 
 
 def _checked_pattern(text: str, where: str) -> str:
-    """Return a pattern, after checking that it is valid and matches fast (no ReDoS)."""
+    """Return a pattern after checking that it is valid and matches fast (no ReDoS)."""
     try:
         re.compile(text)
         re.compile(_of_module(text))
@@ -251,9 +261,10 @@ def _checked_pattern(text: str, where: str) -> str:
 
 
 def _log_ways(text: str) -> float:
-    """Return an upper bound of the logarithm of the number of ways to match a pattern.
+    """Return an upper bound of the natural logarithm of the number of ways to match a pattern.
 
-    Alternatives multiply over groups. The product is largest if all groups have the same number.
+    The numbers of alternatives of all groups are multiplied. Their product is largest if all groups
+    have the same number.
     """
     groups = max(1, text.count("("))
     alternatives = groups * math.log1p(text.count("|") / groups)

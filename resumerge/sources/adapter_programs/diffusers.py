@@ -1,7 +1,7 @@
-"""LoRA files of diffusers: a part of a pipeline before each name, and no adapter_config.json.
+"""LoRA files of diffusers: names begin with a part of a pipeline, and there is no config file.
 
-Matrices have the names of peft, or older ones. Their factor is 1, unless there are alphas as
-tensors, or the header of the file has peft's options for each part (``lora_adapter_metadata``).
+Matrices have peft's names or older ones. The scale is 1 unless the file has alphas as tensors, or
+peft's options for each part in its header (``lora_adapter_metadata``).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from resumerge.sources.json_object import json_object
 from resumerge.tensors import Tensor
 
 IN_HEADER = "lora_adapter_metadata"
-"""The key in a safetensors file's header under which diffusers writes an adapter's options."""
+"""The key under which diffusers writes an adapter's options into a safetensors file's header."""
 
 _PART = re.compile(r"(unet|transformer|text_encoder(_\d)?|(model\.)?diffusion_model)\.")
 _MATRIX = re.compile(
@@ -36,36 +36,39 @@ _OUTPUT = re.compile(r"\.to_out$")
 
 
 def _wrote(config: Config, names: Iterable[str]) -> bool:
-    """Return whether there is no config but in a header, and all names are names of diffusers."""
-    known = [bool(_PART.match(n) and (_MATRIX.fullmatch(n) or _OTHER.fullmatch(n))) for n in names]
-    return config.keys() <= {IN_HEADER} and bool(known) and all(known)
+    """Return whether an adapter has no config file, and all names are those of diffusers."""
+    are_of_diffusers = [
+        bool(_PART.match(n) and (_MATRIX.fullmatch(n) or _OTHER.fullmatch(n))) for n in names
+    ]
+    return config.keys() <= {IN_HEADER} and bool(are_of_diffusers) and all(are_of_diffusers)
 
 
 def renamed_from_diffusers(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return an adapter's tensors under the names that peft has now."""
+    """Return an adapter's tensors under peft's current names."""
     return {_renamed(name): tensor for name, tensor in tensors.items()}
 
 
 def _renamed(name: str) -> str:
-    found = _MATRIX.fullmatch(name)
-    if found is None:
+    match = _MATRIX.fullmatch(name)
+    if match is None:
         return name
-    matrix = found["peft"] or {"down": "A", "up": "B"}[found["way"] or found["kohya"]]
-    module = found["module"]
-    if "_lora." in name:  # processors of attention call the first of the two output modules so
+    matrix = match["peft"] or {"down": "A", "up": "B"}[match["way"] or match["kohya"]]
+    module = match["module"]
+    if "_lora." in name:  # an attention processor calls the first of its two output modules to_out
         module = _OUTPUT.sub(".to_out.0", module.replace(".processor.", "."))
     return f"{module}.lora_{matrix}.weight"
 
 
 def _read_options(config: Config, where: str) -> LoraConfig:
-    """Return the options of all parts of a pipeline as those of one adapter.
+    """Combine the options of all parts of a pipeline into the settings of one adapter.
 
     Args:
-        config: the text of the file's header, as `IN_HEADER`; empty if it has none.
-        where: the file as named in messages.
+        config: the options of the file's header as JSON text, under `IN_HEADER`; empty without any.
+        where: the file's name in messages.
 
     Raises:
-        InputError: no JSON, an unsupported variant of LoRA, or different variants in the parts.
+        InputError: the options are not JSON, have invalid values, state an unsupported variant of
+            LoRA, or state different variants for the parts.
     """
     options_by_part: dict[str, dict[str, Any]] = {}
     try:
@@ -107,12 +110,18 @@ def _read_options(config: Config, where: str) -> LoraConfig:
 
 
 def _of_part(part: str, patterns: Mapping[str, float], every: float | None) -> dict[str, float]:
-    """Return patterns of module names, limited to the modules of one part."""
-    limited = {
+    """Return patterns of module names that match only modules of one part.
+
+    Args:
+        part: the name of the part.
+        patterns: the values by pattern, for modules of the part.
+        every: the value for all other modules of the part; None without one.
+    """
+    values_by_pattern = {
         rf"{part}\.{key[1:]}" if key.startswith("^") else rf"{part}\.(.*\.)?({key})": value
         for key, value in patterns.items()
     }
-    return limited if every is None else limited | {rf"{part}\..+": every}
+    return values_by_pattern if every is None else values_by_pattern | {rf"{part}\..+": every}
 
 
 DIFFUSERS = AdapterProgram(

@@ -1,4 +1,4 @@
-"""LoRA files of kohya's scripts: flat names, an alpha beside each pair, and no config."""
+"""LoRA files of kohya's scripts: flat names, an alpha for each pair of matrices, and no config."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BLOCKS = re.compile(
     r"(^|[./])(diffusion_model|layers|(down|up|mid|input|middle|output|double|single|joint)_blocks?"
     r"|(single_)?(transformer_)?blocks)\."
 )
-"""The names of a diffusion model's layers, in pipelines and checkpoints."""
+"""The marks in the names of a diffusion model's layers, in pipelines and checkpoints."""
 
 _PAIR = re.compile(r"\.lora_(down|up)\.weight$")
 _ENCODERS = {
@@ -24,13 +24,14 @@ _ENCODERS = {
     "te2": ("text_encoder_2", "conditioner_embedders_1"),
     "te3": ("text_encoder_3",),
 }
-"""The names of text encoders in pipelines and checkpoints, by the beginning of a flat name."""
+"""The names of each text encoder, by its mark in a flat name: the component in pipelines, then the
+beginnings of names in checkpoints."""
 
 
 def _wrote(config: Config, names: Iterable[str]) -> bool:
-    """Return whether there is no config, and each tensor's name ends as kohya's scripts end it."""
-    known = [bool(_PAIR.search(name) or name.endswith(".alpha")) for name in names]
-    return not config and bool(known) and all(known)
+    """Return whether an adapter has no config, and all names end as kohya's scripts end them."""
+    are_of_kohya = [bool(_PAIR.search(name) or name.endswith(".alpha")) for name in names]
+    return not config and bool(are_of_kohya) and all(are_of_kohya)
 
 
 KOHYA = AdapterProgram(
@@ -38,22 +39,24 @@ KOHYA = AdapterProgram(
     has_config=False,
     wrote=_wrote,
     read_config=lambda _config, _where: WITHOUT_CONFIG,
-    renamed=renamed_from_diffusers,  # which reads lora_down and lora_up too
+    renamed=renamed_from_diffusers,  # it also renames lora_down and lora_up
 )
 
 
 class FlatNames:
-    """The names of one model's tensors with underscores for dots, as kohya's scripts write them.
+    """The names of one model's tensors, to find a weight by the flat name of kohya's scripts.
+
+    A flat name has underscores in place of dots.
 
     Args:
-        names: the names of all its tensors.
+        names: the names of all tensors of the model.
     """
 
     def __init__(self, names: Collection[str]) -> None:
         self._names = names
 
     def expected(self, module: str) -> str | None:
-        """Return what the model should have for a flat name, in words; None for another name."""
+        """Return the expected layer of a flat name, in words; None if the name is not flat."""
         if _FLAT.fullmatch(module) is None:
             return None
         if not self._has_blocks:
@@ -73,18 +76,22 @@ class FlatNames:
         return names_by_word
 
     def find(self, module: str) -> str | None:
-        """Return the name of a module's weight; None if no weight, or several, may be meant."""
+        """Return the name of a module's weight; None if no weight matches, or several do.
+
+        Args:
+            module: the flat name of the module in the adapter.
+        """
         flat_name = _FLAT.fullmatch(module)
         if flat_name is None or not self._has_blocks:
             return None
         ending = flat_name["rest"]
         same_last_word = self._by_last_word.get(ending.rpartition("_")[2], [])
-        fitting = [
+        matching = [
             n
             for n in same_last_word
             if f"_{_flat(n)}".endswith(f"_{ending}") and _is_of(n, flat_name["part"])
         ]
-        return fitting[0] if len(fitting) == 1 else None
+        return matching[0] if len(matching) == 1 else None
 
 
 def _flat(name: str) -> str:
@@ -92,11 +99,20 @@ def _flat(name: str) -> str:
 
 
 def _is_of(name: str, part: str) -> bool:
-    """Return whether a tensor belongs to the part of a pipeline that a flat name begins with."""
+    """Return whether a tensor belongs to a part of a pipeline.
+
+    Args:
+        name: the tensor's name in the model.
+        part: the mark of the part in a flat name, like ``unet`` or ``te1``.
+    """
     component, divided, _ = name.partition("/")
     first = component if divided else None
     if part.startswith("te"):
-        begins = _ENCODERS[part]
-        return first == begins[0] if first else _flat(name).startswith(begins[1:])
-    others = [name for names in _ENCODERS.values() for name in names]
-    return first in ("unet", "transformer") if first else not _flat(name).startswith(tuple(others))
+        encoder_names = _ENCODERS[part]
+        return first == encoder_names[0] if first else _flat(name).startswith(encoder_names[1:])
+    all_encoder_names = [name for names in _ENCODERS.values() for name in names]
+    return (
+        first in ("unet", "transformer")
+        if first
+        else not _flat(name).startswith(tuple(all_encoder_names))
+    )

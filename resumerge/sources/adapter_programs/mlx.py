@@ -1,7 +1,7 @@
-"""Adapters of MLX (``adapters.safetensors``), as peft would have saved them.
+"""Adapters of MLX (``adapters.safetensors``), converted to PEFT's names and orientation.
 
-MLX multiplies from the right: ``x @ lora_a @ lora_b``, so that both matrices lie transposed, and
-its config states the factor itself (``scale``), not an alpha. A magnitude vector of DoRA is ``m``.
+MLX multiplies from the right, ``x @ lora_a @ lora_b``, so both matrices are stored transposed. Its
+config states the scale itself (``scale``) instead of an alpha. DoRA's magnitude vector is ``m``.
 """
 
 from __future__ import annotations
@@ -22,27 +22,32 @@ _MAGNITUDE = re.compile(r"(?P<module>.+)\.m", re.DOTALL)
 
 
 def _wrote(config: Config, _names: Iterable[str]) -> bool:
-    """Return whether an adapter_config.json is one that MLX writes."""
+    """Return whether an adapter_config.json was written by MLX."""
     return "peft_type" not in config and isinstance(config.get("lora_parameters"), Mapping)
 
 
 def _read_config(config: Config, where: str) -> LoraConfig:
-    """Read an adapter's config.
+    """Parse an adapter's config.
 
-    A tied head is the embedding itself in MLX, so that it changes with it.
+    In MLX a tied head is the embedding itself, so an adapter changes both: `ties_weights` is true.
+
+    Args:
+        config: the parsed adapter_config.json.
+        where: the file's name in messages.
 
     Raises:
-        InputError: an adapter without matrices, or a factor that versions of MLX read differently.
+        InputError: the adapter is neither a LoRA nor a DoRA, a number is invalid, or versions of
+            MLX derive different scales from the config.
     """
     kind, parameters = config.get("fine_tune_type", "lora"), config["lora_parameters"]
     rank, scale, alpha = (parameters.get(key) for key in ("rank", "scale", "alpha"))
     if kind not in _KINDS or (alpha is not None and alpha != rank):
-        said = f"fine_tune_type: {kind}" if kind not in _KINDS else f"alpha: {alpha}"
+        setting = f"fine_tune_type: {kind}" if kind not in _KINDS else f"alpha: {alpha}"
         raise refuse(
             "What MLX trained is not told by this adapter's config",
             where=where,
             expected="fine_tune_type lora or dora, and lora_parameters with rank and scale",
-            found=f"{said[:60]}, rank: {str(rank)[:20]}, scale: {str(scale)[:20]}",
+            found=f"{setting[:60]}, rank: {str(rank)[:20]}, scale: {str(scale)[:20]}",
             fix="remove alpha, and make scale the factor that the training used: scale, or in "
             "old versions scale * alpha / rank"
             if kind in _KINDS
@@ -62,18 +67,18 @@ def _read_config(config: Config, where: str) -> LoraConfig:
 
 def _renamed(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return an adapter's tensors with peft's names and orientation."""
-    found: dict[str, Tensor] = {}
+    renamed: dict[str, Tensor] = {}
     for key, tensor in tensors.items():
         name = key
         if matched := _MATRIX.fullmatch(key):
             module, matrix = matched["module"], matched["matrix"].upper()
-            of_table = is_embedding(f"{module}.weight")
-            name = f"{module}.lora_" + (f"embedding_{matrix}" if of_table else f"{matrix}.weight")
+            is_table = is_embedding(f"{module}.weight")
+            name = f"{module}.lora_" + (f"embedding_{matrix}" if is_table else f"{matrix}.weight")
             tensor = _transposed(tensor)
         elif matched := _MAGNITUDE.fullmatch(key):
             name = f"{matched['module']}.lora_magnitude_vector"
-        found[name] = tensor
-    return found
+        renamed[name] = tensor
+    return renamed
 
 
 def _transposed(tensor: Tensor) -> Tensor:

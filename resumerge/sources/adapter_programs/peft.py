@@ -1,4 +1,4 @@
-"""Adapters of PEFT itself, whose names, config and files all others are read as."""
+"""Adapters of PEFT itself. The adapters of other programs are converted to its names and config."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from resumerge.sources.adapter_programs.program import AdapterProgram, Config
 
 
 def _wrote(config: Config, _names: Iterable[str]) -> bool:
-    """Return whether an adapter has an adapter_config.json, of whatever content."""
+    """Return whether an adapter has an adapter_config.json with any content."""
     return not config.keys() <= {IN_HEADER}
 
 

@@ -1,4 +1,4 @@
-"""What is known of a program that writes LoRA adapters."""
+"""The type of a program that writes LoRA adapters."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from resumerge.sources.types import Source
 from resumerge.tensors import Tensor
 
 Config = Mapping[str, Any]
-"""The config of an adapter's `Source`: its adapter_config.json, or else the options in the header
-of its file (`diffusers.IN_HEADER`), or else empty."""
+"""The config of an adapter's `Source`: its adapter_config.json; or, without one, the options in the
+header of its file (`diffusers.IN_HEADER`); or, without these, an empty mapping."""
 
 
 @dataclass(frozen=True)
@@ -21,12 +21,12 @@ class AdapterProgram:
 
     Args:
         name: the name in messages.
-        has_config: whether it writes an adapter_config.json.
-        wrote: returns whether an adapter with this config and these names of tensors is its own.
-        read_config: returns the settings of a config; the second argument is the config's place,
-            for messages.
+        has_config: whether the program writes an adapter_config.json.
+        wrote: returns whether the program wrote an adapter, from its config and tensor names.
+        read_config: returns the settings in a config; the second argument is the config's name in
+            messages.
         renamed: returns an adapter's tensors with the names and orientation of PEFT.
-        weight_files: the names of its adapters' only weight file, where they are not PEFT's.
+        weight_files: the names of an adapter's only weight file, in addition to PEFT's names.
     """
 
     name: str
@@ -40,7 +40,8 @@ class AdapterProgram:
         """Return the settings of an adapter that the program wrote.
 
         Raises:
-            InputError: not a LoRA adapter, a variant that is not supported, or invalid values.
+            InputError: the adapter is not a LoRA, its variant is not supported, or a value is
+                invalid.
         """
         where = adapter.ref.text
         return self.read_config(
