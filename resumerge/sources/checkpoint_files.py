@@ -38,7 +38,9 @@ def checkpoint_files(names: Iterable[str]) -> list[str]:
     All of them have one format: the most preferred format of which the folder has files.
     """
     weights = weights_in(names)
-    of_formats = ([n for n in weights if n.endswith(known.suffixes)] for known in FORMATS)
+    of_formats = (
+        [n for n in weights if n.endswith(weight_format.suffixes)] for weight_format in FORMATS
+    )
     return next(filter(None, of_formats), [])
 
 
@@ -101,8 +103,8 @@ def missing_shards(names: Iterable[str]) -> tuple[list[str], int]:
             groups[stem, len(number), count, ending].add(int(number))
     missing, missing_count = list[str](), 0
     for (stem, width, count, ending), numbers in groups.items():
-        first = min(1, *numbers)
-        expected_numbers = range(first, first + int(count))
+        first_number = min(1, *numbers)
+        expected_numbers = range(first_number, first_number + int(count))
         missing_count += len(expected_numbers) - sum(
             number in expected_numbers for number in numbers
         )
@@ -170,7 +172,7 @@ def check_readable(name: str, where: str) -> None:
         InputError: the format cannot be read.
     """
     if not is_readable(name):
-        suffixes = [suffix for known in FORMATS for suffix in known.suffixes]
+        suffixes = [suffix for weight_format in FORMATS for suffix in weight_format.suffixes]
         raise refuse(
             "This file is not a model that can be read",
             where=where,

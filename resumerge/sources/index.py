@@ -22,7 +22,7 @@ from resumerge.tensors import Stored
 INDEX_SUFFIX = ".index.json"
 
 LARGEST_INDEX = 64 << 20
-"""The largest index, in bytes. The index of a hundred thousand tensors has a seventh of it."""
+"""The largest index, in bytes. The index of 100,000 tensors has a seventh of this size."""
 
 INDEX_FILE = Safetensors.model_file + INDEX_SUFFIX
 """The name of the index of a model in several safetensors files. A merge writes it, too."""
@@ -74,7 +74,7 @@ class Contents:
         return False
 
     def may_have_any_name(self, files: Iterable[str]) -> bool:
-        """Return whether weights may have any name: those of a model without a config file."""
+        """Return whether weight files may have any name, because no config file describes them."""
         return self is MODEL and {MODEL.config, ADAPTER.config}.isdisjoint(files)
 
     def missing(self, where: str, existing_files: list[str]) -> InputError:
@@ -96,8 +96,8 @@ class Contents:
         ):
             fix = "this is a model, and after the '+' stands an adapter: give each model an entry "
             fix += "of its own"
-        elif inside := [n.removesuffix(below) for n in existing_files if n.endswith(below)]:
-            fix = f"name the folder of one instead (of a repo, download it first): {some(inside)}"
+        elif folders := [n.removesuffix(below) for n in existing_files if n.endswith(below)]:
+            fix = f"name the folder of one instead (of a repo, download it first): {some(folders)}"
         elif shards := [name for name in weight_files if is_shard(name)]:
             return self._without_index(where, shards)
         elif self is ADAPTER and any(map(_OF_TORCHTUNE.fullmatch, existing_files)):
@@ -116,14 +116,14 @@ class Contents:
     def _without_index(self, where: str, shards: list[str]) -> InputError:
         """Return the error for weights in several files without an index."""
         index = PurePosixPath(self.single(format_of(shards[0])) + INDEX_SUFFIX).name
-        absent, count = missing_shards(shards)
+        missing, count = missing_shards(shards)
         fix = f"download or upload {index} too, or save the model again: it is written with them"
         return refuse(
             f"The weights of {self.kind} have no index",
             where=where,
             expected=f"{index}, without which transformers does not load these files either",
-            found=some(shards) + (f"; and no {some(absent, count=count)}" if absent else ""),
-            fix=fix + (", with the missing files" if absent else ""),
+            found=some(shards) + (f"; and no {some(missing, count=count)}" if missing else ""),
+            fix=fix + (", with the missing files" if missing else ""),
         )
 
 

@@ -12,7 +12,7 @@ DEEPEST = 100
 """The most levels of nested objects and lists. The files of models have fewer than ten."""
 
 LARGEST_CONFIG = 16 << 20
-"""The largest config, in bytes. The labels of a hundred thousand classes have a third of it."""
+"""The largest config, in bytes. The labels of 100,000 classes have a third of this size."""
 
 MOST_VALUES = 4_000_000
 """The most values in a file. A value takes up to 70 bytes of memory.

@@ -93,8 +93,8 @@ class _LocalFiles(ModelFiles):
         """Do nothing: local files need no download."""
 
     def check(self, contents: Contents, weights: list[str], index: str) -> None:
-        absent = [name for name in weights if not os.path.isfile(self.folder / name)]  # noqa: PTH113
-        if not weights or (absent and not index):
+        missing = [name for name in weights if not os.path.isfile(self.folder / name)]  # noqa: PTH113
+        if not weights or (missing and not index):
             folder = self.folder / contents.prefix
             present = sorted(path.name for path in folder.iterdir())
             if dangling := [name for name in present if not (folder / name).exists()]:
@@ -110,12 +110,12 @@ class _LocalFiles(ModelFiles):
                 f"{path.parent.name}/{path.name}" for path in folder.glob(f"*/{contents.config}")
             )
             raise contents.missing(self.where, [*present, *configs_below])
-        if absent:
+        if missing:
             raise refuse(
                 "The index names files that do not exist",
                 where=f"{self.folder}/{index}",
                 expected=f"{len(weights)} files",
-                found=f"missing: {some(absent)}",
+                found=f"missing: {some(missing)}",
                 fix="copy or download the missing files",
             )
 

@@ -53,7 +53,8 @@ class Opened:
     Args:
         tensors: the tensors, by name.
         headers: the headers of the weight files, by name.
-        config: config.json, parsed.
+        config: the parsed config.json or adapter_config.json, or the settings in an adapter's
+            header; empty without any.
         notes: sentences for the user.
         components: the `weights_stem` of each component of a pipeline; empty for other models.
         modules: the modules of a model of sentence-transformers; None for other models.
@@ -225,8 +226,8 @@ def _open_distributed(files: ModelFiles) -> Source:
     tensors, notes = checkpoint_tensors(
         files.model, other_headers, distributed.joined(chunks), config
     )
-    if beside := weights_in(files.names):
-        notes = (f"{files.model}: read from {METADATA}; not read: {some(beside)}", *notes)
+    if unread_weights := weights_in(files.names):
+        notes = (f"{files.model}: read from {METADATA}; not read: {some(unread_weights)}", *notes)
     return files.source(Opened(tensors, headers, config, notes))
 
 
@@ -234,7 +235,7 @@ def _gguf_files(files: ModelFiles, contents: Contents) -> list[str]:
     """Return the GGUF files of a model; empty if it is in another format.
 
     Raises:
-        InputError: a folder has several models, or files of one are missing.
+        InputError: a folder has several models, or shards of the model are missing.
     """
     weights = weights_in(files.names)
     if files.single:
@@ -277,7 +278,7 @@ def _open_gguf(files: ModelFiles, names: list[str], contents: Contents) -> Sourc
     headers = files.headers(names)
     tensors, _ = combined(headers, files.where, "")
     described = [header.described for header in headers.values() if header.described]
-    coded = {name: each for part in described for name, each in part.coded.items()}
+    coded = {name: blocks for part in described for name, blocks in part.coded.items()}
     counts = {name: part.values.get("split.count", 1) for name, part in zip(headers, described)}
     for name, count in counts.items():
         if count != len(names):
@@ -292,8 +293,10 @@ def _open_gguf(files: ModelFiles, names: list[str], contents: Contents) -> Sourc
     if MODEL.config in files.names:
         files.fetch([MODEL.config])
         config = read_config(files.folder)
-    beside = sorted({*weights_in(files.names)} - {*names})
-    notes = [f"{files.model}: read from {some(names)}; not read: {some(beside)}"] * bool(beside)
+    unread_weights = sorted({*weights_in(files.names)} - {*names})
+    notes = [f"{files.model}: read from {some(names)}; not read: {some(unread_weights)}"] * bool(
+        unread_weights
+    )
     description = Description(described[0].values, coded)
     return files.source(Opened(tensors, headers, config, tuple(notes), described=description))
 
@@ -375,7 +378,7 @@ def _notes(
     """
     file_names = frozenset(files.names)
     indexes = {name for name in contents.weights if is_index(name)}
-    beside = {*weights_in(file_names, contents.prefix), *(indexes & file_names)} - {
+    unread_weights = {*weights_in(file_names, contents.prefix), *(indexes & file_names)} - {
         chosen,
         *weights,
     }
@@ -383,8 +386,8 @@ def _notes(
     read = f"{files.model}: read from {chosen or some(weights)}"
     if contents.is_variant(chosen):
         notes.append(f"{read}, for there are no weights in full precision")
-    if beside:
-        notes.append(f"{read}; not read: {some(sorted(beside))}")
+    if unread_weights:
+        notes.append(f"{read}; not read: {some(sorted(unread_weights))}")
     if moved:
         notes.append(
             f"{files.model}: weight files and index disagree, and are read as transformers "

@@ -72,11 +72,13 @@ def dequantised(source: Source) -> Source:
     unused = {name for weight in weights for name in weight.unused}
     if weights:
         unused |= {name for name in source.tensors if _OF_ACTIVATIONS.search(name)}
-    plain = {n: t for n, t in source.tensors.items() if n not in part_weights and n not in unused}
-    _check_plain(source, plain)
+    plain_tensors = {
+        n: t for n, t in source.tensors.items() if n not in part_weights and n not in unused
+    }
+    _check_plain(source, plain_tensors)
     if not weights:
         return source
-    name_counts = Counter([*plain, *(weight.name for weight in weights)])
+    name_counts = Counter([*plain_tensors, *(weight.name for weight in weights)])
     if duplicates := [name for name, count in name_counts.items() if count > 1]:
         raise checkpoint.unfit(
             duplicates[0], "one weight of this name", "several: quantised, or plain"
@@ -84,7 +86,7 @@ def dequantised(source: Source) -> Source:
     dtype = _dtype(source.config)
     tensors: dict[str, Tensor] = {}
     for name, tensor in source.tensors.items():
-        if name in plain:
+        if name in plain_tensors:
             tensors[name] = tensor
         elif name in part_weights:
             weight = part_weights[name]
@@ -146,7 +148,7 @@ def _check_float8(source: Source, tensors: Mapping[str, Tensor]) -> None:
     """Refuse float8 matrices without scales if the config states a quantisation.
 
     Raises:
-        InputError: there is such a matrix, whose numbers are then not the weights.
+        InputError: the model has a float8 matrix that lacks its scales.
     """
     if not any(stated_quantisations(source.config)):
         return

@@ -1,4 +1,4 @@
-"""Range reads: ranges of a file's bytes are read into a buffer that the caller reuses.
+"""Reads ranges of a file's bytes into a buffer that the caller reuses.
 
 Files on this disk are read by `preadv`. mmap is not used for two reasons: the kernel decides which
 pages of a mapping count as this process's memory, and an I/O error in a mapping raises SIGBUS
@@ -160,10 +160,10 @@ class SourceReader:
     def _streamed_ranges(
         self, reads: Iterable[tuple[Stored, int, int]]
     ) -> Iterator[Range[RemoteFile]]:
-        for stored, first, last in reads:
+        for stored, first, end in reads:
             file = self._streamed_file(stored)
             if file is not None:
-                start, nbytes = stored.byte_range(first, last)
+                start, nbytes = stored.byte_range(first, end)
                 yield file, start, start + nbytes
 
     def _streamed_file(self, tensor: InFile) -> RemoteFile | None:

@@ -147,7 +147,7 @@ def says_tied(config: Mapping[str, Any]) -> bool | None:
     """
     tied = config.get("tie_word_embeddings")
     if tied is None:
-        tied = next((said for said in _nested(config) if said is not None), None)
+        tied = next((stated for stated in _nested(config) if stated is not None), None)
     return None if tied is None else bool(tied)
 
 
@@ -245,10 +245,10 @@ def _head(config: Mapping[str, Any], names: Collection[str], embedding: str) -> 
     outer = _WHOLE_INSIDE.match(embedding)
     prefix = outer.group() if outer and model_type(config) != "florence2" else ""
     head_of_type = _HEAD_OF.get(model_type(_section(config) if outer else config))
-    for beside, head in () if head_of_type else _BESIDE:
+    for neighbour, head in () if head_of_type else _BESIDE:
         for name in names:
-            if f".{name}".endswith(f".{beside}"):
-                return name.removesuffix(beside) + head
+            if f".{name}".endswith(f".{neighbour}"):
+                return name.removesuffix(neighbour) + head
     return f"{prefix}{head_of_type or 'lm_head'}" if outer or _has_head(config, embedding) else None
 
 
@@ -276,8 +276,8 @@ def _biases(config: Mapping[str, Any], names: Collection[str]) -> Iterator[tuple
     """Yield the two names of a head's bias: in the layer around the head, and in the head."""
     embedding = _embedding(config, names)
     head = embedding[-1].removesuffix(".weight") if len(embedding) > 1 else ""
-    around, _, last = head.rpartition(".")
-    if last == "decoder" and around and model_type(config) not in _OWN_BIAS:
+    around, _, last_word = head.rpartition(".")
+    if last_word == "decoder" and around and model_type(config) not in _OWN_BIAS:
         yield f"{around}.bias", f"{head}.bias"
 
 

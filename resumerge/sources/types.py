@@ -47,8 +47,8 @@ class FileStamp:
     @classmethod
     def of_json(cls, value: Any) -> FileStamp | None:
         """Return the stamp that `as_json` wrote as this JSON; None for any other JSON."""
-        whole = isinstance(value, list) and len(value) == 4 and {*map(type, value)} == {int}
-        return cls(*value) if whole else None
+        is_stamp = isinstance(value, list) and len(value) == 4 and {*map(type, value)} == {int}
+        return cls(*value) if is_stamp else None
 
     def differs(self, other: FileStamp | None, *, but_names: bool) -> bool:
         """Return whether a file has changed from one stamp to the other.
@@ -111,7 +111,8 @@ class StoredWeight(NamedTuple):
     Args:
         parts: the names of the tensors in its file: codes, scales, and their descriptions.
         kind: the name of the scheme in messages.
-        written: the layout of a changed weight in the output; None if the scheme is not written.
+        written: the layout of a changed weight in the output; None if it cannot be written in its
+            scheme.
     """
 
     parts: tuple[str, ...]
@@ -184,8 +185,8 @@ class SentenceModules:
 class Source:
     """One input model, pinned.
 
-    A ``lora`` has the `single`, `components` and `modules` of its `base`. The other facts from a
-    model's files (`contained`, `described`, `stored`) are fields of its `carrier`.
+    A source with an adapter has the `single`, `components` and `modules` of its `base`. The other
+    facts from a model's files (`contained`, `described`, `stored`) are fields of its `carrier`.
 
     Args:
         ref: the model as the recipe names it.
@@ -194,16 +195,17 @@ class Source:
         folder: the folder of its files, which need not be downloaded yet; for a ``lora``, the
             base's folder; for a ``stage``, a temporary folder with its companions.
         revision: the commit of a Hub repo; for a model in a bucket, a digest of the ETags of its
-            weight files; None for a local folder; for a ``lora``, the revisions of base and adapter
-            joined by ``+``, or None if neither has one.
+            weight files; None for a local folder; with an adapter, the revisions of base and
+            adapter joined by ``+``, or None if neither has one.
         config: config.json, parsed; empty if the model has none.
         tensors: the tensors, by name.
         files: the weight files, by name relative to `folder`; for a ``lora``, ``base/…`` and
             ``adapter/…``.
         companions: the files of a remote model beside the weights, by name relative to `folder`;
             empty for a local model.
-        base: the model of a ``lora``, without its adapter; None for other kinds.
-        adapter: the adapter of a ``lora``, without the model; its config is adapter_config.json.
+        base: the model without its adapter; None for a source without an adapter.
+        adapter: the adapter without the model, with adapter_config.json as its config; None for a
+            source without an adapter.
         notes: sentences for the user, one for each line.
         components: the `weights_stem` of each component of a diffusers pipeline, by the component's
             name; an empty stem for a component without weights.
@@ -252,7 +254,7 @@ class Source:
 
     @property
     def is_remote(self) -> bool:
-        """Whether its files are on a server; False for a source with parts."""
+        """Whether its files are on a server; False for a source with an adapter."""
         return self.kind in REMOTE
 
     @property
@@ -274,7 +276,9 @@ class Source:
             return stored if stored.source == number else replace(stored, source=number)
 
         tensors = {name: with_stored(tensor, place) for name, tensor in self.tensors.items()}
-        left_out = (replace(each, tensor=with_stored(each.tensor, place)) for each in self.left_out)
+        left_out = (
+            replace(unused, tensor=with_stored(unused.tensor, place)) for unused in self.left_out
+        )
         return replace(self, tensors=tensors, number=number, left_out=tuple(left_out))
 
     def stored_tensors(self) -> dict[str, Stored]:

@@ -10,7 +10,7 @@ from resumerge.sources.remote.files import list_companions
 from resumerge.sources.types import Source
 
 _BESIDE = ("chat_template", "added_tokens", "special_tokens_map")
-"""The prefixes of names of tokenizer files that are not a tokenizer by themselves."""
+"""The prefixes of the names of tokenizer files that only complement a tokenizer."""
 
 
 def tokenizer_part(source: Source) -> Source:
@@ -28,11 +28,11 @@ def tokenizer_part(source: Source) -> Source:
 
 
 def has_tokenizer(source: Source) -> bool:
-    """Return whether a source has a tokenizer file that can be used by itself."""
+    """Return whether a source has a tokenizer; see `is_tokenizer`."""
     return is_tokenizer(list_companions(tokenizer_part(source)))
 
 
 def is_tokenizer(names: Iterable[str]) -> bool:
-    """Return whether one of these files is a tokenizer by itself."""
+    """Return whether one of these files is a tokenizer, and not only an addition to one."""
     names = filter(is_tokenizer_file, names)
     return not all(name.startswith(_BESIDE) or "/" in name for name in names)

@@ -1,4 +1,4 @@
-"""Makes the output's tokenizer files from those of one model, the host, and the added tokens.
+"""Makes the output's tokenizer files from one model's tokenizer, the host, and the added tokens.
 
 If no token is added, the files are the host's, byte for byte. The ids of the host's tokens never
 change: new tokens follow its last token. A plain token of another model is added to the vocabulary

@@ -1,4 +1,4 @@
-"""Makes the output's vocabulary from those of the models: its tokens and its number of rows."""
+"""Makes the output's vocabulary from the models' vocabularies: its tokens and number of rows."""
 
 from __future__ import annotations
 
@@ -176,8 +176,8 @@ def _compare_kinds(
     problems: list[Problem] = []
     notes: list[str] = []
     for ref in recipe.merged_models:
-        other = vocabularies[ref]
-        if other.kind == host.kind:
+        vocabulary = vocabularies[ref]
+        if vocabulary.kind == host.kind:
             continue
         if setting.source == "union":
             problems.append(
@@ -185,15 +185,15 @@ def _compare_kinds(
                     f"The vocabularies of {host.ref} and {ref} cannot be combined into a union",
                     setting.path("source"),
                     expected="tokenizers of the same kind",
-                    found=f"{host.kind} in {host.ref}, {other.kind} in {ref}",
+                    found=f"{host.kind} in {host.ref}, {vocabulary.kind} in {ref}",
                     fix="Write 'tokenizer_source: base' (or a model): the output gets that "
                     "tokenizer, and tokens with the same text are merged",
                 )
             )
         else:
-            shared_count = len(other.ids.keys() & host.ids.keys())
+            shared_count = len(vocabulary.ids.keys() & host.ids.keys())
             notes.append(
-                f"{ref} has a different kind of tokenizer ({other.kind}) than {host.ref} "
+                f"{ref} has a different kind of tokenizer ({vocabulary.kind}) than {host.ref} "
                 f"({host.kind}): {shared_count:,} of {len(host.ids):,} tokens are matched by text"
             )
     return problems, notes

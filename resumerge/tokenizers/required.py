@@ -18,8 +18,8 @@ class Tokenizers:
     """The tokenizers and chat templates that were read for a recipe.
 
     Args:
-        vocabularies: the vocabulary of every model if the recipe has ``tokenizer``; that of the
-            reference for a mixture whose gates are computed from prompts; otherwise empty.
+        vocabularies: the vocabulary of every model, if the recipe has ``tokenizer``; only the
+            reference's, for a mixture whose gates are computed from prompts; otherwise empty.
         templates: the chat template of every merged model, or None for a model without one; empty
             unless the recipe has ``chat_template: auto``.
         without: the models without a tokenizer.

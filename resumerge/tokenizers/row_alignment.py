@@ -180,12 +180,12 @@ class RowAlignment:
 
     def _own(self, ref: ModelRef, count: int) -> np.ndarray:
         """Return, for each row of the output, a model's row of the same token; -1 without one."""
-        own = np.full(count, -1, np.int64)
+        own_rows = np.full(count, -1, np.int64)
         ids, size = self.vocabulary.ids, self._size(ref)
         for token, number in self.vocabularies[ref].ids.items():
             if number < size and token in ids:
-                own[ids[token]] = number
-        return own
+                own_rows[ids[token]] = number
+        return own_rows
 
     def _spare(self, ref: ModelRef, count: int, has_token: np.ndarray) -> np.ndarray:
         """Return a mask of the rows that exist in the output and in a model without a token."""
@@ -203,24 +203,24 @@ class RowAlignment:
 
     def _check_assumed(self) -> None:
         """Check that a model without a tokenizer has a row for each token of the assumed one."""
-        for ref, other in self.assumed.items():
+        for ref, assumed in self.assumed.items():
             rows_needed = max(self.vocabularies[ref].ids.values(), default=-1) + 1
-            rows, assumed_rows = self._tensors[ref].size, self._size(other)
+            rows, assumed_rows = self._tensors[ref].size, self._size(assumed)
             if rows is not None and rows < rows_needed:
                 self.problems.append(
                     self.recipe.problem(
-                        f"{ref} has no tokenizer, and too few rows for the tokenizer of {other}",
+                        f"{ref} has no tokenizer, and too few rows for the tokenizer of {assumed}",
                         self.setting.path("source"),
-                        expected=f"{rows_needed:,} rows, one for each token of {other}; or a "
+                        expected=f"{rows_needed:,} rows, one for each token of {assumed}; or a "
                         "tokenizer.json beside its weights",
                         found=f"{rows:,} rows",
                         fix="Save the model's own tokenizer into its folder",
                     )
                 )
                 continue
-            note = f"{ref} has no tokenizer: the tokens of {other} are assumed"
+            note = f"{ref} has no tokenizer: the tokens of {assumed} are assumed"
             if rows is not None and rows != assumed_rows:
-                note += f", though it has {rows:,} rows, and {other} has {assumed_rows:,}"
+                note += f", though it has {rows:,} rows, and {assumed} has {assumed_rows:,}"
             self.notes.append(note)
 
     def _check_identified(self) -> None:
@@ -246,7 +246,7 @@ class RowAlignment:
             )
 
     def _moves_rows(self, ref: ModelRef) -> bool:
-        """Return whether a token of the output may have another row number than in a model."""
+        """Return whether the output's rows may differ in number or order from a model's rows."""
         has_same_ids = self.vocabularies[ref].ids == self.vocabulary.ids
         size = self._tensors[ref].size
         return (

@@ -258,8 +258,8 @@ def _tokens(
     largest = max(numbers, default=0)
     if largest - len(numbers) > _MOST_FREE_IDS:
         expected = f"at most {_MOST_FREE_IDS:,} unused ids"
-        found = f"{len(numbers):,} ids up to {largest:,}"
-        raise _damaged(str(folder / TOKENIZER), expected, found)
+        used_ids = f"{len(numbers):,} ids up to {largest:,}"
+        raise _damaged(str(folder / TOKENIZER), expected, used_ids)
     return ids, added
 
 

@@ -30,7 +30,7 @@ UNMERGEABLE: dict[str, str] = {
     "layer_replication": "layers of the base model are used several times",
     "lora_bias": "the adapter's matrices have biases",
 }
-"""The unsupported options of LoRA, each with the reason why it changes the merged weights."""
+"""The options of LoRA that are not supported, each with the reason."""
 
 _MERGE_WITH_PEFT = (
     "merge it with peft (PeftModel.from_pretrained, merge_and_unload, save_pretrained) and name "
@@ -39,8 +39,8 @@ _MERGE_WITH_PEFT = (
 
 
 TokenIndices = Sequence[int] | Mapping[str, Sequence[int]]
-"""The tokens whose rows an adapter trains, in the order of the rows: those of the embedding, or
-those of each module, by the ending of the module's name."""
+"""The tokens whose rows an adapter trains, in the order of the rows. A sequence is for the
+embedding. A mapping has the tokens of each module by the ending of the module's name."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class LoraConfig:
             of adapted modules.
         task: the adapted model's task, in peft's word; None if the config does not state it.
         ties_weights: whether embedding and head are saved once, and tied when they are loaded.
-        tokens: the tokens whose rows are trained one by one.
+        tokens: the tokens whose single rows are trained; empty if the config lists none.
         parameters: the endings of the names of parameters that the adapter changes by matrices.
     """
 

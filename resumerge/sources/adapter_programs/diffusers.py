@@ -36,7 +36,7 @@ _OUTPUT = re.compile(r"\.to_out$")
 
 
 def _wrote(config: Config, names: Iterable[str]) -> bool:
-    """Return whether an adapter has no config file, and all names are those of diffusers."""
+    """Return whether an adapter has no config file, and diffusers writes all of its names."""
     are_of_diffusers = [
         bool(_PART.match(n) and (_MATRIX.fullmatch(n) or _OTHER.fullmatch(n))) for n in names
     ]
@@ -94,11 +94,11 @@ def _read_options(config: Config, where: str) -> LoraConfig:
     for part, settings in settings_by_part.items():
         alphas |= _of_part(part, settings.alpha_pattern, settings.alpha)
         ranks |= _of_part(part, settings.rank_pattern, settings.rank)
-    first, *others = (
+    first_settings, *other_settings = (
         replace(s, alpha=None, alpha_pattern={}, rank=None, rank_pattern={})
         for s in settings_by_part.values()
     )
-    if any(other != first for other in others):
+    if any(settings_of_part != first_settings for settings_of_part in other_settings):
         raise refuse(
             "The parts of the adapter have options that do not go together",
             where=where,
@@ -106,7 +106,7 @@ def _read_options(config: Config, where: str) -> LoraConfig:
             found=", ".join(settings_by_part),
             fix="save an adapter for each part (save_lora_adapter)",
         )
-    return replace(first, alpha_pattern=alphas, rank_pattern=ranks)
+    return replace(first_settings, alpha_pattern=alphas, rank_pattern=ranks)
 
 
 def _of_part(part: str, patterns: Mapping[str, float], every: float | None) -> dict[str, float]:

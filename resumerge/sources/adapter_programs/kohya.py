@@ -15,7 +15,7 @@ _BLOCKS = re.compile(
     r"(^|[./])(diffusion_model|layers|(down|up|mid|input|middle|output|double|single|joint)_blocks?"
     r"|(single_)?(transformer_)?blocks)\."
 )
-"""The marks in the names of a diffusion model's layers, in pipelines and checkpoints."""
+"""The parts of names that mark a diffusion model's layers, in pipelines and checkpoints."""
 
 _PAIR = re.compile(r"\.lora_(down|up)\.weight$")
 _ENCODERS = {
@@ -24,7 +24,7 @@ _ENCODERS = {
     "te2": ("text_encoder_2", "conditioner_embedders_1"),
     "te3": ("text_encoder_3",),
 }
-"""The names of each text encoder, by its mark in a flat name: the component in pipelines, then the
+"""The names of text encoders, by their part of a flat name: the component in a pipeline, then the
 beginnings of names in checkpoints."""
 
 
@@ -103,16 +103,20 @@ def _is_of(name: str, part: str) -> bool:
 
     Args:
         name: the tensor's name in the model.
-        part: the mark of the part in a flat name, like ``unet`` or ``te1``.
+        part: the part as flat names spell it, like ``unet`` or ``te1``.
     """
     component, divided, _ = name.partition("/")
-    first = component if divided else None
+    pipeline_folder = component if divided else None
     if part.startswith("te"):
         encoder_names = _ENCODERS[part]
-        return first == encoder_names[0] if first else _flat(name).startswith(encoder_names[1:])
+        return (
+            pipeline_folder == encoder_names[0]
+            if pipeline_folder
+            else _flat(name).startswith(encoder_names[1:])
+        )
     all_encoder_names = [name for names in _ENCODERS.values() for name in names]
     return (
-        first in ("unet", "transformer")
-        if first
+        pipeline_folder in ("unet", "transformer")
+        if pipeline_folder
         else not _flat(name).startswith(tuple(all_encoder_names))
     )

@@ -59,14 +59,17 @@ _LABELLED = re.compile(
 """The names of tensors that include the adapter's name."""
 
 _NOT_WEIGHTS = re.compile(r"(^|\.)(lora_|token_adapter\.)")
-"""The marks of an adapter's own tensors. A marked name that fits no spelling is unknown."""
+"""The parts of names that only an adapter's own tensors have.
+
+If such a name fits no spelling, it is unknown, and not the name of a whole tensor.
+"""
 
 _COPY = re.compile(r"\.modules_to_save(?=\.)")
 _ORIGINAL = re.compile(r"\.original_module(?=\.)")
 
 
 def has_matrices(names: Iterable[str]) -> bool:
-    """Return whether tensor names include those of a LoRA's matrices A and B."""
+    """Return whether tensor names include names of a LoRA's matrices A and B."""
     matches = filter(None, map(_CHANGE.fullmatch, names))
     return {"A", "B"} <= {_ROLES[each["text"]] for each in matches}
 
@@ -117,9 +120,9 @@ class AdapterNames:
         elif _is_unused(plain, every):
             self.ignored.append(key)
         else:
-            whole = _COPY.sub("", name).replace(".base_layer.", ".")
-            if self._is_new(whole, "", key):
-                self.whole[whole] = tensor
+            loaded_name = _COPY.sub("", name).replace(".base_layer.", ".")
+            if self._is_new(loaded_name, "", key):
+                self.whole[loaded_name] = tensor
 
     def _is_new(self, name: str, role: str, key: str) -> bool:
         first_key = self.keys.setdefault((name, role), key)
@@ -134,17 +137,21 @@ def _without_labels(keys: Iterable[str]) -> dict[str, str]:
     peft puts the adapter's name into all names or into none. If a file has the tensors of several
     adapters, two tensors get the same name, and are refused later.
     """
-    plain = {key: _WRAPPERS.sub("", key).lstrip(".") for key in keys}
-    labels = {matches["label"] for name in plain.values() if (matches := _LABELLED.fullmatch(name))}
+    unwrapped_names = {key: _WRAPPERS.sub("", key).lstrip(".") for key in keys}
+    labels = {
+        matches["label"]
+        for name in unwrapped_names.values()
+        if (matches := _LABELLED.fullmatch(name))
+    }
     label_pattern = "|".join(map(re.escape, sorted({"default", *labels})))
     label = re.compile(rf"(\.(?:{_BEFORE_LABEL}|modules_to_save))\.(?:{label_pattern})(?=\.|$)")
-    return {key: label.sub(r"\1", name) for key, name in plain.items()}
+    return {key: label.sub(r"\1", name) for key, name in unwrapped_names.items()}
 
 
 def _is_unused(name: str, every: frozenset[str]) -> bool:
-    """Return whether peft does not load a tensor, since it loads another one of the same module.
+    """Return whether peft ignores a tensor because it loads another one of the same module.
 
-    Such a tensor is the original of a module that is saved whole, or a copy of the module's tensor.
+    An ignored tensor is the original of a module that is saved whole, or a copy of its tensor.
 
     Args:
         name: the name of the tensor, without wrappers and labels.

@@ -25,7 +25,7 @@ _MATRICES: dict[str, tuple[str, ...]] = {
 """The matrices of an expert in each packed tensor, in the order of the classes' declarations."""
 
 _FUSED = {"weights_in": ("gate_proj", "up_proj")}
-"""Other fused tensors, which transformers divides by rows: that of DINOv2's SwiGLU."""
+"""The matrices in each fused tensor that transformers divides by rows: DINOv2's SwiGLU."""
 
 _OF_EXPERT = re.compile(r"(?P<container>.+\.experts)\.(?P<number>\d+)\.\w+")
 
@@ -89,13 +89,13 @@ class ExpertParameter:
         count = len(self.experts)
         parts: list[Tensor] = []
         for number, matrices in enumerate(self.experts):
-            first = 0
+            first_row = 0
             for matrix in matrices:
-                last = first + matrix.shape[0]
-                left, right = _factors(a, b, number, count, transposed, first, last)
+                end_row = first_row + matrix.shape[0]
+                left, right = _factors(a, b, number, count, transposed, first_row, end_row)
                 factors = right, left, scale, False
                 parts.append(Adapted.of(matrix.name, matrix, *factors, models=models))
-                first = last
+                first_row = end_row
         if self.packed is None:
             yield from ((part.name, part) for part in parts)
         else:
@@ -124,7 +124,7 @@ class PlaceInPacked:
         return self.expert * (packed.shape[-2] // self.height) + self.place
 
     def matrix(self, packed: Tensor) -> Tensor:
-        """Return the matrix as a tensor of its own."""
+        """Return the matrix as a separate tensor."""
         return _matrix(packed, self.number(packed), (self.height, packed.shape[-1]))
 
 
@@ -216,12 +216,12 @@ def whole_parameter(label: str, name: str, tensor: Tensor) -> ExpertParameter:
 def is_stored_transposed(parameters: Sequence[ExpertParameter]) -> bool | None:
     """Return whether the rows of packed tensors count inputs; None if the shapes do not decide."""
     shapes = {parameter.name.rpartition(".")[2]: parameter.shape for parameter in parameters}
-    first, down = shapes.get("gate_up_proj") or shapes.get("up_proj"), shapes.get("down_proj")
-    if first is None or down is None:
+    first_shape, down = shapes.get("gate_up_proj") or shapes.get("up_proj"), shapes.get("down_proj")
+    if first_shape is None or down is None:
         return None
     factor = 2 if "gate_up_proj" in shapes else 1
-    as_stored = first == (factor * down[1], down[0])
-    return None if as_stored == (first == (down[1], factor * down[0])) else not as_stored
+    as_stored = first_shape == (factor * down[1], down[0])
+    return None if as_stored == (first_shape == (down[1], factor * down[0])) else not as_stored
 
 
 def restacked(packed: Tensor, changed: Mapping[int, Tensor], height: int) -> Tensor:

@@ -43,7 +43,7 @@ def with_adapter(ref: ModelRef, base: Source, adapter: Source) -> Source:
     """
     program = program_of(adapter)
     settings = program.settings(adapter)
-    is_stage = base.kind == "stage"  # a stage has no files; its adapter is a source by itself
+    is_stage = base.kind == "stage"  # a stage has no files; its adapter is a separate source
     folders = ("", "") if is_stage else ("base/", "adapter/")
     ties = AdapterTies(base, settings, in_folder(folders[0], base.tensors))
     of_adapter = program.renamed(in_folder(folders[1], adapter.tensors))

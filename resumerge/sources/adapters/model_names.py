@@ -128,9 +128,9 @@ class ModelNames:
     def learn_prefix(self, names: Iterable[str]) -> None:
         """Learn an unknown prefix from names if `find` finds no tensor for any of them.
 
-        The longest ending of the first name that exactly one tensor's name also has is looked up.
-        From then on, `find` replaces the text before this ending in the first name by the text
-        before it in the tensor's name.
+        The method looks for the longest ending of the first name that is also the ending of exactly
+        one tensor's name. From then on, `find` replaces the text before this ending in the first
+        name by the text before it in the tensor's name.
 
         Args:
             names: names of tensors in an adapter.

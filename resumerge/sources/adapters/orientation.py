@@ -60,7 +60,7 @@ class Orientations:
 
 
 def transposed_by(bias: Tensor | None, weight: Tensor) -> bool | None:
-    """Return whether a weight is stored as (in, out), by its bias; None if the bias is no help."""
+    """Return whether a weight is stored as (in, out), by its bias; None if this is unclear."""
     undecidable = len(weight.shape) != 2 or weight.shape[0] == weight.shape[1]
     if bias is None or undecidable or len(bias.shape) != 1 or bias.numel not in weight.shape:
         return None

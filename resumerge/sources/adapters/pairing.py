@@ -40,7 +40,7 @@ SHOWN = 5
 
 
 class Pairing:
-    """The pairing of an adapter's tensors with those of its base model.
+    """The pairing of an adapter's tensors with the tensors of its base model.
 
     Args:
         base: the model.
@@ -284,10 +284,10 @@ class Pairing:
 
         Alphas must exist for all modules or for none, and so must magnitude vectors.
         """
-        whole = self._names.whole
+        whole_tensors = self._names.whole
         replaced = {name for name, role in self._used if not role}
         changed = {name for name, role in self._used if role}
-        missing = list(lacking(self._settings, self._of_base, whole, replaced, changed))
+        missing = list(lacking(self._settings, self._of_base, whole_tensors, replaced, changed))
         if self._settings.tokens and not any(role == "delta" for _, role in self._used):
             missing.append("trainable_tokens_delta")
         for name in missing:

@@ -15,7 +15,7 @@ _KNOWN = re.compile(r"\.lora_(down|up|[AB])\.weight$|\.alpha$")
 """The endings of names of matrices and alphas, in any program's spelling."""
 
 _LYCORIS = re.compile(r"\.(hada_|lokr_|oft_|diff(_b)?$|lora_mid|dora_scale|[wb]_norm)")
-"""The marks in names of LyCORIS's tensors that do not belong to a LoRA."""
+"""The parts of names that mark LyCORIS's tensors of other kinds than LoRA."""
 
 _TORCHTUNE = re.compile(r"\.(lora_[ab]\.weight|magnitude)$")
 """The endings of torchtune's names of matrices and magnitude vectors."""
@@ -38,11 +38,11 @@ def without_config(adapter: Source) -> InputError:
         fix = OF_TORCHTUNE
     else:
         fix = "put the adapter_config.json that was saved with it beside it, and name the folder"
-    known = " or ".join(program.name for program in PROGRAMS if not program.has_config)
+    programs = " or ".join(program.name for program in PROGRAMS if not program.has_config)
     return refuse(
         "The adapter has no adapter_config.json, and its names are not those of one program",
         where=adapter.ref.text,
-        expected=f"an adapter_config.json, or all names as {known} give them",
+        expected=f"an adapter_config.json, or all names as {programs} give them",
         found=some(sorted(unknown_names or adapter.tensors), most=5)[:300],
         fix=fix,
     )

@@ -96,7 +96,7 @@ class AdapterTies:
         return changed, untied_config(self._config)
 
     def strange(self, tensors: Mapping[str, Tensor]) -> str | None:
-        """Return the name of a changed embedding or head whose ties are unknown; None without."""
+        """Return the name of a changed embedding or head whose ties are unknown; None if none."""
         if not head_is_unknown(self._config, self._before):
             return None
         changed = (name for name, tensor in tensors.items() if tensor != self._before.get(name))

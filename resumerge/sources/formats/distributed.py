@@ -2,8 +2,8 @@
 
 A checkpoint is a folder with the files of the processes that wrote it (``__0_0.distcp``…), and
 ``.metadata``, the pickle of a ``torch.distributed.checkpoint.metadata.Metadata``. The metadata has
-the dtype, shape and chunks of each tensor, and the file and byte range of each chunk. The bytes of
-a chunk are those that torch.save wrote for it.
+the dtype, shape and chunks of each tensor, and the file and byte range of each chunk. Each chunk
+was written by torch.save.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ METADATA = ".metadata"
 """The name of the file that describes a checkpoint's folder."""
 
 LARGEST_METADATA = 256 << 20
-"""The largest metadata file, in bytes. That of a million chunks has half of it."""
+"""The largest metadata file, in bytes. The metadata of a million chunks is half as large."""
 
 FORMAT = "distributed checkpoint"
 
@@ -51,7 +51,7 @@ _RECORDS = frozenset(
         ("torch.distributed.checkpoint.filesystem", "_StorageInfo"),
     }
 )
-"""The classes of torch in the metadata, including those of older versions, by module and name."""
+"""The classes of torch in the metadata, also of older versions, by module and name."""
 
 _APPLICATION = "app"
 """The key under which torch's tutorial saves model and optimizer."""
@@ -273,7 +273,7 @@ def _of_model(
 
 
 def _home(path: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the first keys of a path, those that lead to the model's state dict; may be empty."""
+    """Return the keys at the start of a path that lead to the model's state dict; may be empty."""
     depth = int(path[0] == _APPLICATION)
     while depth < len(path) - 1 and path[depth] in WRAPPERS:
         depth += 1
@@ -347,11 +347,11 @@ def _check_cover(name: str, shape: tuple[int, ...], chunks: Sequence[Chunk], whe
         cell_ends.append(dict(pairwise([*cuts, count])))
         cell_count *= len(cuts)
     for chunk in chunks:
-        for first, count, end in zip(chunk.offsets, chunk.shape, cell_ends):
-            if first + count != end[first]:
-                last = [a + b for a, b in zip(chunk.offsets, chunk.shape)]
-                found = f"{list(chunk.offsets)} to {last}: a gap, or an overlap"
-                raise _unfit(where, expected, found)
+        for offset, count, end in zip(chunk.offsets, chunk.shape, cell_ends):
+            if offset + count != end[offset]:
+                chunk_end = [a + b for a, b in zip(chunk.offsets, chunk.shape)]
+                chunk_range = f"{list(chunk.offsets)} to {chunk_end}: a gap, or an overlap"
+                raise _unfit(where, expected, chunk_range)
     starts = all(min(end, default=0) == 0 for end in cell_ends)
     if (
         not chunks

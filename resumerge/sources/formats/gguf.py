@@ -33,7 +33,7 @@ MAGIC = b"GGUF"
 VERSIONS = (2, 3)
 
 LARGEST_HEADER = 256 << 20
-"""The largest header, in bytes. A vocabulary of 256,000 tokens with its merges has 16 MiB."""
+"""The largest header, in bytes. A vocabulary of 256,000 tokens with its merges takes 16 MiB."""
 
 MOST_VALUES = 1 << 16
 """The most metadata values of a model; usual models have about 40."""
@@ -43,7 +43,7 @@ MOST_ELEMENTS = 1 << 48
 MOST_DIMENSIONS = 4
 LONGEST_NAME = 1 << 10
 LONGEST_TEXT = 4 << 20
-"""The longest text, in bytes. Chat templates and licences are the longest ones."""
+"""The longest text, in bytes. The longest ones are chat templates and licences."""
 
 KEPT = 4096
 """The most elements of an array whose values are kept; longer ones (vocabularies) are skipped."""
@@ -127,7 +127,7 @@ class Gguf(WeightFormat):
 
 @dataclass
 class _Reader:
-    """The reader of one header, which reads it from its beginning to its end."""
+    """The reader of one header, which is read once from its beginning to its end."""
 
     read: ReadRange
     size: int
@@ -210,21 +210,25 @@ class _Reader:
         if length > longest:
             self._bad(f"{what} of at most {longest} bytes", f"a length of {length}")
         self._need(length)
-        raw = self._data[self._at : self._at + length]
+        text_bytes = self._data[self._at : self._at + length]
         self._at += length
         try:
-            return raw.decode()
+            return text_bytes.decode()
         except UnicodeDecodeError:
-            self._bad(f"{what} in UTF-8", repr(raw[:40])[1:])
+            self._bad(f"{what} in UTF-8", repr(text_bytes[:40])[1:])
 
     def _counts(self) -> tuple[int, int]:
         """Parse the start of the header; return the number of tensors and of metadata values."""
-        first = self.read(0, 24)
-        if len(first) < 24:
-            self._bad("at least 24 bytes", f"a file of {len(first)} bytes")
-        if first[:4] != MAGIC:
+        first_bytes = self.read(0, 24)
+        if len(first_bytes) < 24:
+            self._bad("at least 24 bytes", f"a file of {len(first_bytes)} bytes")
+        if first_bytes[:4] != MAGIC:
             raise damaged_from_start(
-                FORMAT, self.where, first, "a file that begins with GGUF", repr(first[:8])[1:]
+                FORMAT,
+                self.where,
+                first_bytes,
+                "a file that begins with GGUF",
+                repr(first_bytes[:8])[1:],
             )
         self._at = 0
         self._take("I")

@@ -23,7 +23,10 @@ def format_of(file: str) -> WeightFormat:
 
     A file without a known suffix is taken as a torch checkpoint: torch.save adds no suffix.
     """
-    return next((known for known in FORMATS if file.endswith(known.suffixes)), _TORCH)
+    return next(
+        (weight_format for weight_format in FORMATS if file.endswith(weight_format.suffixes)),
+        _TORCH,
+    )
 
 
 def is_readable(file: str) -> bool:

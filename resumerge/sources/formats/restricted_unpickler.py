@@ -174,8 +174,8 @@ def read_pickle(
     except _Unreadable as error:
         raise _refused(what, where, str(error)) from None
     except (ValueError, IndexError, TypeError, KeyError, OverflowError, EOFError) as error:
-        found = f"{type(error).__name__}: {error}"[:200]
-        raise damaged(what, where, f"a pickle of {_CONTENT[what == WEIGHTS]}", found) from None
+        error_text = f"{type(error).__name__}: {error}"[:200]
+        raise damaged(what, where, f"a pickle of {_CONTENT[what == WEIGHTS]}", error_text) from None
 
 
 _CONTENT = ("the places of tensors", "a dictionary of tensors")

@@ -58,15 +58,17 @@ class TorchCheckpoint(WeightFormat):
     adapter_file = "adapter_model.bin"
 
     def read_header(self, read: ReadRange, *, size: int, file: str, where: str) -> Header:
-        first = read(0, min(size, 64))
+        first_bytes = read(0, min(size, 64))
         stream = _Stream(read, size, where)
-        if first.startswith(b"PK\x03\x04"):
+        if first_bytes.startswith(b"PK\x03\x04"):
             values, places, digest = _zip_archive(stream, read, where)
-        elif first.startswith(LEGACY_MAGIC):
+        elif first_bytes.startswith(LEGACY_MAGIC):
             values, places, digest = _legacy_file(stream, read, where)
         else:
             expected = "a torch checkpoint (a zip archive)"
-            raise damaged_from_start(FORMAT, where, first, expected, f"a file with {first[:8]!r}")
+            raise damaged_from_start(
+                FORMAT, where, first_bytes, expected, f"a file with {first_bytes[:8]!r}"
+            )
         state, left_out = _state_dict(values)
         if state is None:
             raise _damaged(where, "a dictionary of tensors", _kind(values))
@@ -92,7 +94,7 @@ class TorchCheckpoint(WeightFormat):
 def read_tensor(
     read: ReadRange, *, size: int, file: str, where: str, name: str
 ) -> tuple[Stored, str]:
-    """Return a tensor that torch.save wrote by itself, and the digest of its description.
+    """Return a tensor that torch.save wrote as its only value, and the digest of its description.
 
     Args:
         read: reads ranges of the bytes that torch.save wrote; offsets in them count from 0.
@@ -107,9 +109,9 @@ def read_tensor(
     Raises:
         InputError: the bytes are truncated or damaged, or do not hold one tensor.
     """
-    first = read(0, min(size, 64))
-    if not first.startswith(b"PK\x03\x04"):
-        raise _damaged(where, f"a zip archive for {name[:200]!r}", f"{first[:8]!r}")
+    first_bytes = read(0, min(size, 64))
+    if not first_bytes.startswith(b"PK\x03\x04"):
+        raise _damaged(where, f"a zip archive for {name[:200]!r}", f"{first_bytes[:8]!r}")
     value, places, digest = _zip_archive(_Stream(read, size, where), read, where)
     if not isinstance(value, View):
         raise _damaged(where, f"the tensor {name[:200]!r}", _kind(value))
@@ -171,8 +173,8 @@ class _Buffered(io.BufferedReader):
     """A stream that allocates at most `LARGEST_HEADER` bytes, even if a pickle asks for more."""
 
     def read(self, size: int | None = -1, /) -> bytes:
-        wanted = LARGEST_HEADER if size is None or size < 0 else size
-        return super().read(min(wanted, LARGEST_HEADER))
+        requested = LARGEST_HEADER if size is None or size < 0 else size
+        return super().read(min(requested, LARGEST_HEADER))
 
 
 def _zip_archive(
@@ -347,10 +349,12 @@ def _tensor(name: str, view: View, extents: Mapping[str, _Place], file: str, whe
         numel *= count
     if numel * width >= LARGEST:
         raise broken("a tensor that memory can address", f"shape {list(shape)}")
-    last = offset + sum((n - 1) * stride for n, stride in zip(shape, strides)) if numel else -1
-    if (last + 1) * width > storage_place.nbytes:
+    last_element = (
+        offset + sum((n - 1) * stride for n, stride in zip(shape, strides)) if numel else -1
+    )
+    if (last_element + 1) * width > storage_place.nbytes:
         raise broken(
-            f"data within {storage_place.nbytes} bytes", f"element {last} of {width} bytes"
+            f"data within {storage_place.nbytes} bytes", f"element {last_element} of {width} bytes"
         )
     contiguous = numel == 0 or strides_in_order(shape, strides)
     start = storage_place.start + offset * width

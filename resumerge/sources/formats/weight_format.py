@@ -105,11 +105,9 @@ def damaged_from_start(
         found: the content of the file. It is replaced if the file is recognised as another thing,
             like a Git LFS pointer.
     """
-    if (other := stand_in(first)) is not None:
-        lies_there, fix = other
-        return refuse(
-            f"This is no {what}", where=where, expected=expected, found=lies_there, fix=fix
-        )
+    if (recognised := stand_in(first)) is not None:
+        content, fix = recognised
+        return refuse(f"This is no {what}", where=where, expected=expected, found=content, fix=fix)
     return damaged(what, where, expected, found)
 
 

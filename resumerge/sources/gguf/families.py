@@ -60,12 +60,12 @@ class Family:
     """An architecture.
 
     Args:
-        model_type: transformers' type of its models.
+        model_type: the type of its models in transformers' config.json.
         architecture: the class that transformers loads its models with.
         layer: transformers' names of a layer's modules, by GGUF's names; ``{}`` stands for an
             expert's number.
-        numbers: the keys of the metadata, without the architecture before them, by the keys of
-            config.json that only this architecture has.
+        numbers: the metadata's key, without the architecture before it, for each key of config.json
+            that this architecture has in addition to the usual keys.
         fixed: the values of config.json that are the same for all models.
         pairs: whether the rows of queries and keys that are rotated together are adjacent in GGUF.
         added: the number that was added to the weights of norms in GGUF.
@@ -157,11 +157,11 @@ MIXTRAL = Family(
     pairs=True,
     theta=1e6,
 )
-"""The family of a model of GGUF's architecture llama with experts."""
+"""The family of models with GGUF's architecture ``llama`` and with experts."""
 
 WRITTEN: Mapping[str, tuple[str, Family]] = {
     **{family.model_type: (architecture, family) for architecture, family in FAMILIES.items()},
     "mistral": ("llama", FAMILIES["llama"]),
     "mixtral": ("llama", MIXTRAL),
 }
-"""GGUF's name of the architecture, and the family, by transformers' type of a model."""
+"""The name of the architecture in GGUF, and the family, by the ``model_type`` in config.json."""

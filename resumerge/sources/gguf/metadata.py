@@ -11,7 +11,7 @@ import numpy as np
 from resumerge.errors import InputError, refuse
 
 LARGEST = 1 << 32
-"""The limit of sizes and token numbers: they are below it."""
+"""The exclusive limit of sizes and token numbers."""
 
 
 class Metadata:
@@ -41,18 +41,18 @@ class Metadata:
         )
 
     def text(self, key: str) -> str:
-        """Return the text under a key; empty without one."""
+        """Return the text under a key; empty if the key is missing."""
         text = self._values.get(key, "")
         if not isinstance(text, str):
             raise self.bad(key, "a text", text)
         return text
 
     def value(self, key: str) -> Any:
-        """Return the value under a key, without a check; None without one."""
+        """Return the value under a key without a check; None if the key is missing."""
         return self._values.get(key)
 
     def of_model(self, key: str) -> Any:
-        """Return the value under a key of the architecture, without a check; None without one.
+        """Return a value of the architecture without a check; None if the key is missing.
 
         Args:
             key: the key without the architecture's name before it.
@@ -60,7 +60,7 @@ class Metadata:
         return self._values.get(f"{self.architecture}.{key}")
 
     def size(self, key: str) -> int | None:
-        """Return a positive whole number under a key of the architecture; None without one."""
+        """Return a positive whole number of the architecture; None if the key is missing."""
         size = self.of_model(key)
         if size is None:
             return None
@@ -69,14 +69,14 @@ class Metadata:
         return size
 
     def needed(self, key: str) -> int:
-        """Return a positive whole number that every model has, under a key of the architecture."""
+        """Return a positive whole number of the architecture, which every model must have."""
         size = self.size(key)
         if size is None:
             raise self.bad(f"{self.architecture}.{key}", "a whole number from 1 on", None)
         return size
 
     def number(self, key: str) -> float | None:
-        """Return a positive number under a key of the architecture; None without one."""
+        """Return a positive number of the architecture; None if the key is missing."""
         number = self.of_model(key)
         if number is None:
             return None
@@ -85,7 +85,7 @@ class Metadata:
         return shortest(number)
 
     def token(self, key: str) -> int | None:
-        """Return the number of a token under a key of the tokenizer; None without one."""
+        """Return the number of a token under a key of the tokenizer; None if the key is missing."""
         token = self._values.get(f"tokenizer.ggml.{key}")
         if token is None:
             return None

@@ -96,7 +96,7 @@ class _Model:
         left_out = (
             LeftOut(self.raw[name], UnusedReason.COMPUTED) for name in TENSORS if name in self.raw
         )
-        quantised = in_words(each.scheme for each in self.coded.values())
+        quantised = in_words(blocks.scheme for blocks in self.coded.values())
         opened = replace(
             self.source,
             config=config,
@@ -111,7 +111,7 @@ class _Model:
 
     def _shaped(self) -> dict[str, Tensor]:
         """Return the tensors of the files, with the shapes of the decoded tensors."""
-        shapes = {name: each.shape for name, each in self.coded.items()}
+        shapes = {name: blocks.shape for name, blocks in self.coded.items()}
         return {n: replace(t, shape=shapes.get(n, t.shape)) for n, t in self.raw.items()}
 
     def _family(self, described: Description) -> Family:
@@ -132,10 +132,10 @@ class _Model:
         return family
 
     def _check_package(self) -> None:
-        for name, each in self.coded.items():
-            if needs_package(each.scheme):
+        for name, blocks in self.coded.items():
+            if needs_package(blocks.scheme):
                 raise refuse(
-                    f"{each.scheme} is decoded by a package that is not installed",
+                    f"{blocks.scheme} is decoded by a package that is not installed",
                     where=f"{self.source.ref.text}: {name}",
                     expected="the package gguf",
                     found="no such package",
@@ -239,13 +239,15 @@ class _Model:
         count = self.metadata.needed("block_count")
         layers = [set[str]() for _ in range(min(count, len(self.raw) + 1))]
         for name in self.raw:
-            number, _, rest = name.removeprefix("blk.").partition(".")
+            number, _, tensor_name = name.removeprefix("blk.").partition(".")
             if name.startswith("blk.") and int(number) < len(layers):
-                layers[int(number)].add(rest)
+                layers[int(number)].add(tensor_name)
         tensors_of_layers = set[str]().union(*layers)
         missing_outside = {"output_norm.weight", "token_embd.weight"} - self.raw.keys()
         missing = [
-            f"blk.{n}.{rest}" for n, has in enumerate(layers) for rest in tensors_of_layers - has
+            f"blk.{n}.{tensor_name}"
+            for n, has in enumerate(layers)
+            for tensor_name in tensors_of_layers - has
         ]
         if len(layers) < count or not tensors_of_layers:
             missing.append(f"the tensors of layer {len(layers) - 1}")

@@ -75,17 +75,19 @@ class PreTokenizer:
 def pre_tokenizer_named(name: str) -> PreTokenizer | None:
     """Return the settings of a pre-tokenizer by llama.cpp's name; None for an unknown name."""
     name = _ALSO.get(name, name)
-    expressions_and_whole = next((key for key, known in _NAMES.items() if known == name), None)
+    expressions_and_whole = next(
+        (key for key, known_name in _NAMES.items() if known_name == name), None
+    )
     if expressions_and_whole is None:
         return None
-    expressions, whole = expressions_and_whole
-    steps = [_step(each) for each in expressions]
+    expressions, keeps_whole_tokens = expressions_and_whole
+    steps = [_step(expression) for expression in expressions]
     if expressions[-1] != _GPT_2:
         steps.append(by_bytes(use_regex=False))
     return PreTokenizer(
         steps={"type": "Sequence", "pretokenizers": steps} if len(steps) > 1 else steps[0],
         normalizer={"type": "NFC"} if name in _NORMALISED else None,
-        whole=whole,
+        whole=keeps_whole_tokens,
         is_begun=name in _BEGUN,
     )
 
@@ -108,8 +110,8 @@ def by_bytes(*, use_regex: bool) -> dict[str, Any]:
 def pre_tokenizer_name(tokenizer: Mapping[str, Any]) -> str | None:
     """Return llama.cpp's name of the pre-tokenizer in a tokenizer.json; None if unknown."""
     steps = _steps(tokenizer.get("pre_tokenizer"))
-    whole = bool(tokenizer["model"].get("ignore_merges"))
-    return None if steps is None else _NAMES.get((tuple(steps), whole))
+    keeps_whole_tokens = bool(tokenizer["model"].get("ignore_merges"))
+    return None if steps is None else _NAMES.get((tuple(steps), keeps_whole_tokens))
 
 
 def _steps(step: Any) -> list[str] | None:

@@ -53,8 +53,12 @@ def scaled_positions(
             or metadata.needed("rope.scaling.original_context_length"),
             "rope_scaling": {
                 "rope_type": "longrope",
-                "long_factor": [shortest(each) for each in long.tolist()],
-                "short_factor": [shortest(each) for each in short.tolist()],
+                "long_factor": [
+                    shortest(factor_of_frequency) for factor_of_frequency in long.tolist()
+                ],
+                "short_factor": [
+                    shortest(factor_of_frequency) for factor_of_frequency in short.tolist()
+                ],
             },
         }
     if kind in (None, "none") or (kind == "linear" and factor in (None, 1.0)):

@@ -24,7 +24,7 @@ _BYTES, _PIECES = "gpt2", "llama"
 """llama.cpp's names of a byte-level BPE, and of a tokenizer of SentencePiece's pieces."""
 
 _LONGEST = 256
-"""The most characters of a piece. All places to split a piece are tried."""
+"""The most characters of a normal piece. All places to split a piece are tried."""
 
 _USUAL = {"bos": 1, "eos": 2, "unknown": 0}
 """The default numbers of SentencePiece's special tokens (llama.cpp)."""
@@ -168,16 +168,16 @@ class _Tokenizer:
 
     def _own_tokens(self) -> Iterator[tuple[str, int]]:
         """Yield each token with its number, except tokens that only pad the embedding's rows."""
-        seen = set[str]()
+        previous_tokens = set[str]()
         for number, (text, kind) in enumerate(zip(self._tokens, self._types)):
             if kind == TokenType.UNUSED and text == f"[PAD{number}]":
                 continue
             if self._has_pieces and kind == TokenType.USER_DEFINED:
                 text = text.replace(" ", SPACE)
                 self._tokens[number] = text
-            if text in seen:
+            if text in previous_tokens:
                 raise self._bad("tokens", "each token once", f"{text} twice")
-            seen.add(text)
+            previous_tokens.add(text)
             yield text, number
 
     def _added_tokens(self) -> Iterator[dict[str, Any]]:
@@ -220,15 +220,15 @@ class _Tokenizer:
         Args:
             is_begun: whether a token comes before a text, if the file does not state it.
         """
-        before = [self._special["bos"]] if self._puts("bos", is_begun) else []
-        after = [self._special["eos"]] if self._puts("eos", False) else []
-        if not before and not after:
+        tokens_before = [self._special["bos"]] if self._puts("bos", is_begun) else []
+        tokens_after = [self._special["eos"]] if self._puts("eos", False) else []
+        if not tokens_before and not tokens_after:
             return None
 
         def single(name: str, number: int) -> list[dict[str, Any]]:
-            parts = [{"SpecialToken": {"id": token, "type_id": number}} for token in before]
+            parts = [{"SpecialToken": {"id": token, "type_id": number}} for token in tokens_before]
             parts.append({"Sequence": {"id": name, "type_id": number}})
-            parts += [{"SpecialToken": {"id": token, "type_id": number}} for token in after]
+            parts += [{"SpecialToken": {"id": token, "type_id": number}} for token in tokens_after]
             return parts
 
         return {
@@ -237,7 +237,7 @@ class _Tokenizer:
             "pair": [*single("A", 0), *single("B", 1)],
             "special_tokens": {
                 token: {"id": token, "ids": [self._ids[token]], "tokens": [token]}
-                for token in (*before, *after)
+                for token in (*tokens_before, *tokens_after)
             },
         }
 
@@ -276,7 +276,12 @@ class _Tokenizer:
         return list(texts)
 
     def _beside(self, key: str, kind: type) -> list[Any] | None:
-        """Return the array under a key, which has a number for every token; None without one."""
+        """Return the array under a key, with a number for each token; None if the key is missing.
+
+        Args:
+            key: the key without its prefix.
+            kind: the type of the numbers.
+        """
         numbers = self._metadata.value(_key(key))
         if numbers is None:
             return None

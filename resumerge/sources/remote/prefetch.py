@@ -25,7 +25,7 @@ THREADS = 2
 """The number of files downloaded at once: one can be hashed while the other is received."""
 
 SWITCH_SECONDS = 0.0005
-"""The switch interval of Python threads during downloads, in seconds.
+"""The longest switch interval of Python threads during downloads, in seconds.
 
 A download waits for a switch for every 64 KiB. With the default interval of 5 ms, a busy main
 thread (importing torch, for example) would limit a download to 13 MB/s.
@@ -142,7 +142,7 @@ class Prefetcher:
 
     @property
     def progress(self) -> DownloadProgress | None:
-        """The progress of the downloads; None if there are none."""
+        """The progress of the downloads; None if nothing has to be downloaded."""
         with self._changed:
             if not self._sizes:
                 return None
