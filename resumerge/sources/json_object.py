@@ -17,7 +17,7 @@ LARGEST_CONFIG = 16 << 20
 MOST_VALUES = 4_000_000
 """The most values in a file. A value takes up to 70 bytes of memory.
 
-Large tokenizers have half as many values.
+Large tokenizers have half as many values as this.
 """
 
 

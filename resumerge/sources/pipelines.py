@@ -154,7 +154,7 @@ def read_pipeline(
 
 
 def has_weights(part: Component, files: Collection[str]) -> bool:
-    """Return whether a component has weights, or has a config and should have weights."""
+    """Return whether a component has weights. A component with a config counts as having some."""
     return part.config in files or not set(part.weights).isdisjoint(files)
 
 

@@ -42,9 +42,9 @@ def find_tensor(source: Source, name: str) -> Tensor | None:
     The same rule holds for a missing embedding of an encoder or decoder. A missing ``decoder.bias``
     is tied to the ``bias`` of the layer around it.
     """
-    own_tensor = source.tensors.get(name)
-    if own_tensor is not None:
-        return own_tensor
+    stored_tensor = source.tensors.get(name)
+    if stored_tensor is not None:
+        return stored_tensor
     if _HEAD_BIAS.search(name):
         return source.tensors.get(name.removesuffix("decoder.bias") + "bias")
     if not (is_head(name) or is_embedding(name)):

@@ -29,8 +29,8 @@ def lacking(
         replaced: the model's names of the tensors that whole tensors replace.
         adapted: the model's names of the weights that the adapter changes by matrices.
     """
-    has_whole_modules = settings.modules_to_save
-    places = {name: _place(name) for name in (*base, *whole)} if has_whole_modules else {}
+    saved_modules = settings.modules_to_save
+    places = {name: _place(name) for name in (*base, *whole)} if saved_modules else {}
 
     def under(names: Iterable[str], entry: str) -> list[str]:
         return [name for name in names if _place(entry) in places[name]]

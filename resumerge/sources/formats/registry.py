@@ -35,7 +35,7 @@ def is_readable(file: str) -> bool:
 
 
 def looks_like_weights(file: str) -> bool:
-    """Return whether a file's name has the suffix of weights that can or cannot be read."""
+    """Return whether a file's name has the suffix of a weight file, in `UNREADABLE` or not."""
     return is_readable(file) or file.endswith(UNREADABLE)
 
 

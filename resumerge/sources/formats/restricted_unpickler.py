@@ -105,7 +105,7 @@ class _Name:
 
 @dataclass(frozen=True)
 class Opaque:
-    """The name of a class in place of the class or of its object, which is never created."""
+    """A placeholder for a class or an object, with the name of the class. No object is created."""
 
     name: str
 

@@ -27,7 +27,7 @@ from resumerge.tensors.dtypes import BITS
 FORMAT = "safetensors file"
 
 METADATA = "__metadata__"
-"""The key of a header whose value is not a tensor but texts by the file's writer."""
+"""The key in a header for the texts of the file's writer. All other keys name tensors."""
 
 LARGEST_HEADER = 100_000_000
 """The largest header, in bytes; the limit of the reference implementation."""
