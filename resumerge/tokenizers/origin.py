@@ -16,8 +16,9 @@ _BESIDE = ("chat_template", "added_tokens", "special_tokens_map")
 def tokenizer_part(source: Source) -> Source:
     """Return the part of a source whose tokenizer is used.
 
-    For a model with an adapter, this is the adapter if it has a tokenizer, since that may have more
-    tokens than the base's; otherwise it is the base. Any other source is returned itself.
+    For a model with an adapter, this is the adapter if it has a tokenizer, and otherwise the base:
+    an adapter's tokenizer may have more tokens than the base's. A source without an adapter is
+    returned itself.
     """
     if source.base is None or source.adapter is None:
         return source

@@ -144,7 +144,7 @@ def read_chat_template(
 ) -> str | None:
     """Return a model's chat template; None without one.
 
-    Of several named templates, the one with the name ``default`` is returned.
+    Of several named templates, only a template with the name ``default`` is returned.
     """
     source = tokenizer_part(source)
     files = _fetched(source, metadata, offline)

@@ -235,7 +235,7 @@ class _Model:
         return Halved.of(tensor, rows // heads)
 
     def _check_complete(self, tensors: dict[str, Tensor]) -> None:
-        """Check that all layers have the same tensors, and that no other tensor is missing."""
+        """Check that all layers have the same tensors, and that embedding and last norm exist."""
         count = self.metadata.needed("block_count")
         layers = [set[str]() for _ in range(min(count, len(self.raw) + 1))]
         for name in self.raw:
