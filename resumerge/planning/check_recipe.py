@@ -22,10 +22,10 @@ OWN_METHODS = (
 
 
 def read_recipe(path: Path) -> Recipe:
-    """Read a recipe file; also check the valid part of a recipe that has errors.
+    """Read a recipe file. If it has errors, the names in its valid parts are also checked.
 
     Raises:
-        InputError: all problems that were found, in the order of their lines.
+        InputError: the recipe is not valid; holds all problems, in the order of their lines.
     """
     try:
         return load_recipe(path)
@@ -38,7 +38,7 @@ def read_recipe(path: Path) -> Recipe:
 def check_recipe(recipe: Recipe) -> list[Problem]:
     """Return the problems with methods, parameters, the number of models and chat templates."""
     problems: list[Problem] = []
-    for document in recipe.documents:  # variants of a sweep repeat the problems that they share
+    for document in recipe.documents:  # the variants of a sweep repeat the same problems
         problems += [problem for problem in _check_document(document) if problem not in problems]
     return problems
 
@@ -58,9 +58,9 @@ def _check_document(recipe: Recipe) -> list[Problem]:
 
 
 def _may_be_of_adapters(recipe: Recipe, method: MergeMethod) -> bool:
-    """Return whether all models may be adapters, as far as can be told before they are opened.
+    """Return whether all models may be adapters, as far as is known before they are opened.
 
-    If so, the recipe needs no base model, and planning finds any other problems.
+    A recipe of adapters needs no base model. Its other problems are found when it is planned.
     """
     may_lack_base = method.combines_changes and method.base == "required"
     if method.base != "required" or recipe.base_model is not None or recipe.stages:
@@ -76,24 +76,24 @@ def _may_be_of_adapters(recipe: Recipe, method: MergeMethod) -> bool:
 def _check_names(recipe: Recipe) -> list[Problem]:
     """Return the problems with the method and with parameters.
 
-    If the method is unknown, parameters are checked against the method with the closest name. If no
-    name is close, it may be a method of the user, and its parameters are not checked.
+    If the method is unknown, its parameters are checked against the method with the closest name.
+    If no name is close, the name may be that of a user's method, and parameters are not checked.
     """
     if not recipe.has_method:
         return []
     name = recipe.merge_method
-    meant = name if name in METHODS else closest(name, METHODS)
-    if meant is None:
+    method_name = name if name in METHODS else closest(name, METHODS)
+    if method_name is None:
         return [unknown_method(recipe)]
-    invalid, _ = check_parameters(recipe, METHODS[meant])
+    invalid, _ = check_parameters(recipe, METHODS[method_name])
     return invalid if name in METHODS else [unknown_method(recipe), *invalid]
 
 
 def find_method(name: str) -> MergeMethod:
-    """Return the merge method of a name that a user typed.
+    """Return the merge method with the name that a user typed.
 
     Raises:
-        InputError: there is no such method.
+        InputError: no method has this name.
     """
     if name not in METHODS:
         raise refuse(

@@ -35,7 +35,7 @@ class Operand:
 
 
 class Taken(NamedTuple):
-    """A model, and a tensor of it that an output tensor is taken from."""
+    """A model, and the one of its tensors that an output tensor is taken from."""
 
     model: ModelRef
     tensor: Tensor
@@ -46,7 +46,7 @@ class Expressions:
     """A maker of the output tensors' expressions. It collects problems instead of raising them.
 
     Attributes:
-        left_out: tensors of inputs that are matched with an output tensor and not used for it.
+        left_out: tensors of inputs that are matched with an output tensor but not used for it.
     """
 
     recipe: Recipe
@@ -70,8 +70,10 @@ class Expressions:
         if alone is not None:
             self._leave_out(of_inputs, _why_one(alone.tensor))
             return self._of_one_model(spec, *alone)
-        own = self._of_reference(spec)
-        template = self._first(spec, of_inputs) if own is None or is_computed(own.tensor) else own
+        like = self._of_reference(spec)
+        template = (
+            self._first(spec, of_inputs) if like is None or is_computed(like.tensor) else like
+        )
         base = base_of(self.recipe, spec.slice_)
         operands = self._operands(spec, of_inputs, template, base)
         if len(operands) < len(inputs):
@@ -81,11 +83,11 @@ class Expressions:
         return self._result(spec, self.method, operands, params, base)
 
     def _alone(self, spec: TensorSpec, of_inputs: list[Tensor | None]) -> Taken | None:
-        """Return the only model that a tensor is taken from; None if tensors of models are merged.
+        """Return the single tensor that the output is taken from; None if several are merged.
 
         Args:
             spec: the output tensor.
-            of_inputs: the tensor of each input, or None.
+            of_inputs: the tensor of each input; None where the input lacks it.
         """
         first = self._first(spec, of_inputs)
         if spec.module is None or (None in of_inputs and is_computed(first.tensor)):
@@ -96,14 +98,14 @@ class Expressions:
         return None if place is None or tensor is None else Taken(inputs[place].model, tensor)
 
     def _first(self, spec: TensorSpec, of_inputs: list[Tensor | None]) -> Taken:
-        """Return the tensor of the model that guides the slice, or else of the reference."""
+        """Return the tensor of the slice's guide, or, if the guide lacks it, the reference's."""
         guide = guide_of(self.recipe, spec.slice_)
         tensor = of_inputs[spec.slice_.inputs.index(guide)]
         if tensor is not None:
             return Taken(guide.model, tensor)
-        own = self._of_reference(spec)
-        assert own is not None
-        return own
+        of_reference = self._of_reference(spec)
+        assert of_reference is not None
+        return of_reference
 
     def _of_reference(self, spec: TensorSpec) -> Taken | None:
         """Return the reference's tensor with the shape of the output; None in a stacked layer."""
@@ -123,13 +125,13 @@ class Expressions:
         template: Taken,
         base: ModelRef | None,
     ) -> list[Operand]:
-        """Return the inputs' tensors with the template's shape; record others as mismatches.
+        """Return the inputs' tensors that have the template's shape; record others as mismatches.
 
         Args:
             spec: the output tensor.
-            of_inputs: the tensor of each input, or None.
+            of_inputs: the tensor of each input; None where the input lacks it.
             template: the tensor whose shape all inputs must have.
-            base: the base model; None for none.
+            base: the base model; None if there is none.
         """
         operands = []
         shape = self._shape(*template)
@@ -153,7 +155,7 @@ class Expressions:
         params: Mapping[str, Value],
         base: ModelRef | None,
     ) -> Target:
-        """Return the result of a method; an only operand itself if the method copies it."""
+        """Return the output tensor of a method: a `Merged`, or the operand that it copies."""
         rounded = tuple(rounded_input(o.tensor, self.recipe.dtype) for o in operands)
         inputs, shape = rounded, operands[0].tensor.shape
         refs = tuple(operand.model for operand in operands)
@@ -182,16 +184,16 @@ class Expressions:
         if answers.is_copy and len(operands) == 1 and inputs == rounded:
             expression = self._copied(operands[0].tensor, inputs[0], dtype)
         if expression is None:
-            # `replace` only if needed: for all tensors of a plan it takes a tenth of its time.
-            kept = block == merged.block_elements
-            expression = merged if kept else replace(merged, block_elements=block)
+            # `replace` for every tensor would take a tenth of the time of planning.
+            is_same_size = block == merged.block_elements
+            expression = merged if is_same_size else replace(merged, block_elements=block)
         return Target(spec.name, dtype, shape, block, expression, {spec.name: shape})
 
     def _copied(self, own: Tensor, rounded: Tensor, dtype: str) -> Tensor | None:
-        """Return the tensor that is copied for an only operand; None if its numbers are rounded.
+        """Return the tensor that is copied if the method has a single operand; None if it rounds.
 
         Args:
-            own: the operand, which has the rows of the output.
+            own: the operand, whose rows are the output's.
             rounded: the operand, rounded to the dtype of the recipe.
             dtype: the dtype of the output.
         """
@@ -202,8 +204,8 @@ class Expressions:
     def _of_one_model(self, spec: TensorSpec, ref: ModelRef, tensor: Tensor) -> Target:
         """Return an output tensor that is taken from one model, in the output's dtype and rows.
 
-        Such a tensor has whole numbers, is a buffer that some models lack, or is in a part that the
-        recipe does not name. Whole numbers and positions are copied as they are.
+        The tensor has whole numbers, is a buffer that some models lack, or belongs to a part that
+        the recipe does not name. Whole numbers and positions are copied unchanged.
         """
         if tensor.dtype not in FLOATS or is_position(tensor):
             block, tensors = block_elements(None), {spec.name: tensor.shape}
@@ -214,22 +216,22 @@ class Expressions:
         return self._result(spec, method, operands, defaults, None)
 
     def _names(self, ref: ModelRef, name: str) -> tuple[str, ...]:
-        """Return the names of a tensor that filters of the recipe are matched with."""
+        """Return the names of a tensor that the recipe's filters are compared with."""
         return self.models.names_of(ref, name) if self.parameters.has_filters else (name,)
 
     def _shape(self, ref: ModelRef, tensor: Tensor) -> tuple[int, ...]:
-        """Return the shape of a tensor; a tensor of tokens has the output vocabulary's rows."""
+        """Return the shape of a tensor. A tensor of tokens gets the output vocabulary's rows."""
         if self.alignment and self.alignment.applies(ref, tensor):
             return self.alignment.shape(tensor)
         return tensor.shape
 
     def _contradiction(self, name: str, expected: str, operands: list[Operand]) -> None:
-        """Collect the problem of contradicting parameters, for the first tensor that has it."""
-        known = [p.name for p in self.method.parameters if p.per_model]
+        """Collect a problem about contradicting parameters, only for the first tensor."""
+        names_per_model = [p.name for p in self.method.parameters if p.per_model]
         values = [
-            f"{parameter} {' and '.join(f'{o.params[parameter]:g}' for o in having)}"
-            for parameter in [n for n in known if n in expected] or known
-            if (having := [o for o in operands if parameter in o.params])
+            f"{parameter} {' and '.join(f'{o.params[parameter]:g}' for o in inputs_with_it)}"
+            for parameter in [n for n in names_per_model if n in expected] or names_per_model
+            if (inputs_with_it := [o for o in operands if parameter in o.params])
         ]
         kind = f"The parameters of {self.method.name} contradict each other"
         if not any(problem.what == kind for problem in self.problems):
@@ -245,10 +247,10 @@ class Expressions:
             )
 
     def _dtype(self, own: set[str]) -> str:
-        """Return the recipe's dtype, or else the narrowest with all values of these dtypes."""
-        asked = self.recipe.plain_dtype
-        if asked:
-            return BY_TORCH_NAME[asked]
+        """Return the recipe's dtype, or the narrowest that holds all values of these dtypes."""
+        recipe_dtype = self.recipe.plain_dtype
+        if recipe_dtype:
+            return BY_TORCH_NAME[recipe_dtype]
         if len(own) == 1:
             return next(iter(own))
         return "F64" if "F64" in own else "F32"
@@ -262,7 +264,7 @@ class Expressions:
 
 
 def _why_one(tensor: Tensor) -> UnusedReason:
-    """Return the reason why the tensors of other models are not used, by the one that is."""
+    """Return the reason why other models' tensors are not used, from the tensor that is used."""
     return UnusedReason.COMPUTED if is_computed(tensor) else UnusedReason.FROM_ANOTHER
 
 

@@ -1,4 +1,4 @@
-"""The fingerprint of a plan: everything that decides the output's bytes, and its differences."""
+"""The fingerprint of a plan: a hash of everything that decides the output's bytes."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ UNSHARED = "tensors that not all models have"
 
 
 def fingerprint_parts(plan: Plan) -> dict[str, Any]:
-    """Return everything that decides the bytes, part by part.
+    """Return everything that decides the output's bytes, as JSON values by the names of parts.
 
-    Threads, memory and the uncommitted limit do not decide them.
+    Threads, memory and the uncommitted limit do not affect the bytes.
     """
     return {
         "recipe": normalized(plan.recipe),
@@ -71,13 +71,15 @@ def _identity(plan: Plan) -> dict[str, Any]:
     if plan.mixture is not None:
         return {"name": plan.recipe.merge_method, "architecture": plan.mixture.architecture}
     if plan.adapter is not None:
-        own = METHODS.identity(plan.recipe.merge_method) if plan.recipe.has_method else {}
-        return {**own, "name": plan.recipe.merge_method, "numpy": np.__version__}
+        method_identity = (
+            METHODS.identity(plan.recipe.merge_method) if plan.recipe.has_method else {}
+        )
+        return {**method_identity, "name": plan.recipe.merge_method, "numpy": np.__version__}
     return METHODS.identity(plan.recipe.merge_method)
 
 
 def methods_in(parts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parts that identify merge methods and their code."""
+    """Return the parts of a fingerprint that identify merge methods and their code."""
     return {key: part for key, part in parts.items() if key.split(" of ")[0] == METHOD}
 
 
@@ -87,7 +89,7 @@ def fingerprint(parts: dict[str, Any]) -> str:
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """Return the differences, a line each: ``recipe.slices[0].parameters.t: 0.5 -> 0.6``."""
+    """Return the differences, one line each: ``recipe.slices[0].parameters.t: 0.5 -> 0.6``."""
     lines: list[str] = []
     for key in sorted(before.keys() | after.keys()):
         lines += _changes(key, before.get(key), after.get(key))

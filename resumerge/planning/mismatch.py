@@ -26,18 +26,18 @@ class Mismatches:
     _surplus: dict[tuple[str, ModelRef, ModelRef], list[str]] = field(default_factory=dict)
 
     def missing(self, input_: Input, name: str, guide: ModelRef) -> None:
-        """Record a tensor that the guide has and an input lacks, by its name in the input."""
+        """Record a tensor that an input lacks and the guide has, by its name in the input."""
         self._missing.setdefault((input_.path, input_.model, guide), []).append(name)
 
     def unlike(
         self, input_: Input, name: str, guide: ModelRef, like: Tensor, found: Tensor
     ) -> None:
-        """Record a tensor of an input that has another shape, or integers instead of floats."""
+        """Record a tensor of an input whose shape or kind of numbers differs from the guide's."""
         entry = (name, like, found)
         self._unlike.setdefault((input_.path, input_.model, guide), []).append(entry)
 
     def surplus(self, input_: Input, name: str, guide: ModelRef) -> None:
-        """Record a tensor that an input has and its guide lacks; it would not be in the output."""
+        """Record a tensor that an input has and the guide lacks. The output would lose it."""
         self._surplus.setdefault((input_.path, input_.model, guide), []).append(name)
 
     def problems(self) -> Iterator[Problem]:
@@ -45,7 +45,7 @@ class Mismatches:
         for (path, ref, guide), names in self._missing.items():
             yield self._missing_problem(path, ref, guide, names)
         for (path, ref, guide), names in self._surplus.items():
-            # A tensor that is missing has a problem that lists both sides.
+            # The problem of missing tensors also lists the surplus ones.
             if (path, ref, guide) not in self._missing:
                 yield self._surplus_problem(path, ref, guide, names)
         for (path, ref, guide), entries in self._unlike.items():
@@ -65,7 +65,7 @@ class Mismatches:
             )
 
     def _of_tokens(self, guide: ModelRef, ref: ModelRef, entry: tuple[str, Tensor, Tensor]) -> bool:
-        """Return whether two tensors differ in the number of tokens only."""
+        """Return whether two tensors differ only in the number of tokens."""
         _, like, found = entry
         return like.shape[1:] == found.shape[1:] and all(
             tensor.name in self.models.vocabularies[model].found
@@ -94,13 +94,13 @@ class Mismatches:
         extra = [
             name for name in tensors if name not in guide_names and not self._deeper(ref, name)
         ]
-        one = len(names) == 1
+        is_single = len(names) == 1
         what = (
             f"A tensor is missing from {ref}"
-            if one
+            if is_single
             else f"{len(names)} tensors are missing from {ref}"
         )
-        found = f"no such tensor{'s' * (not one)}"
+        found = f"no such tensor{'s' * (not is_single)}"
         if extra:
             found += f"; {ref} has {len(extra)} that {guide} lacks: {listed(extra)}"
         similar = "" if extra else did_you_mean(names[0], tensors)
@@ -125,9 +125,9 @@ class Mismatches:
     def _surplus_problem(
         self, path: str, ref: ModelRef, guide: ModelRef, names: list[str]
     ) -> Problem:
-        one = len(names) == 1
+        is_single = len(names) == 1
         return self.recipe.problem(
-            f"{'A tensor' if one else f'{len(names)} tensors'} of {ref} would be lost",
+            f"{'A tensor' if is_single else f'{len(names)} tensors'} of {ref} would be lost",
             path,
             expected=f"only tensors that {guide} has: the output gets its config.json",
             found=f"{listed(names)} in {ref}",

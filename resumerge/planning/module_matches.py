@@ -18,7 +18,7 @@ def match_modules(
     """Match the recipe's modules with the parts of the reference model.
 
     Returns:
-        the matches; the parts that no module names; problems.
+        The matches, the parts that no module names, and the problems.
     """
     layers = models.layers[models.reference]
     names = models.ordered(models.reference)

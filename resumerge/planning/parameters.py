@@ -23,16 +23,16 @@ class Parameters:
     """The parameters of one recipe, resolved for each tensor; each problem is collected once.
 
     Args:
-        valid: whether neither the parameters nor the number of models has a problem.
+        valid: whether the parameters and the number of models are valid, as far as is checked.
     """
 
     recipe: Recipe
     method: MergeMethod
     valid: bool = True
     _problems: dict[tuple[str, str], Problem] = field(default_factory=dict)
-    """The problems so far, by YAML path and parameter."""
+    """The problems found so far, by YAML path and name of the parameter."""
     _interned: dict[tuple[tuple[str, str], ...], dict[str, Value]] = field(default_factory=dict)
-    """One dictionary for all tensors with the same values: most tensors have the same."""
+    """The values by their text. Most tensors have equal values, and share one dictionary."""
 
     @cached_property
     def has_filters(self) -> bool:
@@ -44,15 +44,15 @@ class Parameters:
 
     @property
     def problems(self) -> list[Problem]:
-        """The problems that were found so far."""
+        """The problems found so far, each once."""
         return list(self._problems.values())
 
     def of_merge(self, spec: TensorSpec, names: Sequence[str]) -> dict[str, Value]:
-        """Return the parameters that are given once for the merge.
+        """Return the values of the parameters that do not belong to a single model.
 
         Args:
             spec: the output tensor.
-            names: the output tensor's names, which filters are matched with.
+            names: the output tensor's names, which filters are compared with.
         """
         values = {
             p.name: self._value(p, spec, None, names)
@@ -64,12 +64,12 @@ class Parameters:
     def of_input(
         self, spec: TensorSpec, input_: Input, names: Sequence[str], *, is_base: bool
     ) -> dict[str, Value]:
-        """Return the parameters of one model; empty for the base model of task vectors.
+        """Return the values of one model's parameters; empty for the base model of task vectors.
 
         Args:
             spec: the output tensor.
             input_: the model's entry in the recipe.
-            names: the tensor's names in this model, which filters are matched with.
+            names: the tensor's names in this model, which filters are compared with.
             is_base: whether this is the base model.
         """
         if is_base and self.method.base != "none":
@@ -82,7 +82,7 @@ class Parameters:
         return self._shared(values)
 
     def _shared(self, values: dict[str, Value]) -> dict[str, Value]:
-        """Return an equal dictionary, the same object for all tensors with these values."""
+        """Return an equal dictionary: one object for all tensors with these values."""
         return self._interned.setdefault(
             tuple((name, repr(value)) for name, value in values.items()), values
         )
@@ -180,18 +180,18 @@ class Parameters:
 def check_parameters(recipe: Recipe, method: MergeMethod) -> tuple[list[Problem], list[str]]:
     """Check names and values of parameters in every scope, and unknown keys beside `parameters`.
 
-    mergekit ignores parameters that a method does not read, so parameters of other methods and
-    unknown names are only notes here. A misspelled name is a problem, and so is a parameter outside
-    of ``parameters``.
+    mergekit ignores parameters that a method does not read. Parameters of other methods and unknown
+    names are therefore only notes. A misspelled name, or a parameter outside of ``parameters``, is
+    a problem.
 
     Returns:
-        problems, and notes.
+        The problems, and the notes.
     """
     own_parameters = {p.name: p for p in method.parameters}
     written = {name for _, settings in recipe.parameter_scopes() for name in settings}
     all_names: set[str] = set()
     if recipe.ignored or not written <= own_parameters.keys():
-        # Only if needed: this loads installed methods, and the files of RESUMERGE_METHODS.
+        # METHODS.values() loads installed methods and the files of RESUMERGE_METHODS.
         all_names = {p.name for other in METHODS.values() for p in other.parameters}
     problems: list[Problem] = []
     notes: list[str] = []
@@ -255,7 +255,7 @@ def _invalid_values(
 
 
 def _surprising_values(parameter: Parameter, setting: Setting, path: str) -> Iterator[str]:
-    """Yield notes on values that count as other values, as in mergekit."""
+    """Yield a note for each value that is used as a different value, as in mergekit."""
     for place, value in _values(setting, path):
         if parameter.kind == "bool":
             if isinstance(value, str):

@@ -25,7 +25,7 @@ from resumerge.tokenizers.output_vocabulary import OutputVocabulary
 
 
 class Unshared(Enum):
-    """What happens to tensors that not all models have, if models are matched by name alone."""
+    """The treatment of tensors that only some models have, if models are matched by name alone."""
 
     REFUSED = ""
     UNION = "union"
@@ -46,17 +46,17 @@ class Unit:
     Args:
         number: the unit's place in the plan.
         dtype: the elements' type, by safetensors' name.
-        shard: number of the shard that has the unit.
+        shard: number of the shard that contains the unit.
         offset: offset of its first byte in the shard's file.
         nbytes: length in bytes.
-        block_elements: elements of a block; `BLOCK_ELEMENTS`, or as many whole rows as fit if
-            rows must not be split.
-        expression: the tensor that computes the unit's elements; one that is not `Merged` is
-            copied.
+        block_elements: number of elements in a block: `BLOCK_ELEMENTS`, or as many whole rows as
+            fit if rows must not be split.
+        expression: the tensor that computes the unit's elements.
         tensors: shapes of the output tensors that begin in the unit, by name, in the order of their
-            bytes. If a unit has only the first part of a tensor, the units after it have the other
-            parts, and no `tensors`. Also empty if only the place of the unit is known.
-        dtypes: the dtypes of `tensors`, if the unit is the bytes (U8) of tensors of several dtypes.
+            bytes. If the unit holds only the first part of a tensor, the next units hold the other
+            parts, and their `tensors` are empty. Also empty if only the unit's place is known.
+        dtypes: the dtypes of `tensors`, by name, if the unit holds the bytes (U8) of tensors of
+            several dtypes; otherwise empty.
     """
 
     number: int
@@ -98,9 +98,9 @@ class Unit:
     def is_copied(self) -> bool:
         """Whether the unit's bytes are copied unchanged from a range of a file.
 
-        Its blocks are read, hashed and written one by one, so that each stays in the processor's
-        cache meanwhile. A copy within the kernel (`copy_file_range`) would have to read each block
-        once more for its hash, and takes up to twice as long.
+        The blocks are read, hashed and written one by one, so that each block stays in the
+        processor's cache until it is written. A copy within the kernel (`copy_file_range`) would
+        have to read each block again for its hash, and takes up to twice as long.
         """
         return isinstance(self.expression, Stored) and self.expression.is_contiguous
 
@@ -124,7 +124,7 @@ class Shard:
         nbytes: size of the whole file.
         first: number of its first unit.
         last: one past the number of its last unit.
-        copied: the weight file that it is an exact copy of; None if it is no copy.
+        copied: the weight file whose exact copy this file is; None if this file is no copy.
     """
 
     number: int
@@ -138,7 +138,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class LayerOrigin:
-    """The origin of one layer of the output: (number of the model, its layer) of every input."""
+    """The origin of an output layer: (number of the model, number of its layer) of every input."""
 
     inputs: tuple[tuple[int, int], ...]
 
@@ -149,7 +149,7 @@ class LayerMap:
 
     Args:
         stack: the stack's name in the output, like ``model.layers``.
-        keys: the dotted keys of config.json with the number of its layers.
+        keys: the dotted keys of config.json that hold the number of the stack's layers.
         origins: the origin of each layer of the output.
     """
 
@@ -159,7 +159,7 @@ class LayerMap:
 
     @property
     def keeps_numbers(self) -> bool:
-        """Whether every layer of the output has the number that it has in its model."""
+        """Whether every layer has the same number in the output as in its model."""
         return all(o.inputs[0][1] == place for place, o in enumerate(self.origins))
 
 
@@ -169,31 +169,33 @@ class Plan:
 
     Args:
         sources: the pinned inputs; stored tensors name their source by its place here.
-        reference: the number of the model that gives the layout, config and tokenizer.
+        reference: the number of the model that provides the layout, config and tokenizer.
         layers: the reference model's layers.
-        layer_maps: the map of each stack whose layers slices chose; empty if layers stay as they
-            are.
+        layer_maps: one map for each stack whose layers slices choose; empty if no slices choose
+            layers.
         seed: the seed of the random masks.
         shard_size: largest shard in bytes; None if the shards are the files of the reference model.
-        notes: messages for the user, a line each.
-        reminders: the notes that are given again when the output is complete, on files it lacks.
+        notes: messages for the user, one line each.
+        reminders: the notes on files that the output lacks. They are printed again when the output
+            is complete.
         vocabulary: the output's vocabulary; None if the reference's tokenizer is copied.
         chat_template: a Jinja template; None to keep the tokenizer's.
         tokenizers: the digest of each tokenizer that affects the output, by model.
-        unshared: what happens to tensors that not all models have.
+        unshared: the treatment of tensors that only some models have.
         stages: the plans of earlier merges, whose results are models of this merge or of each
             other.
         stage_models: the results of stages, without and with adapters; numbered after the sources.
-        mixture: the mixture of experts that is made; None if the output is none.
-        adapter: the LoRA adapter that is extracted or combined; None if the output is none.
-        variants: the plans of a sweep's models, by their names; empty without a sweep. Units and
-            shards of this plan are those of all variants. Its recipe is the sweep's, and all other
+        mixture: the mixture of experts that is made; None if the output is not a mixture.
+        adapter: the LoRA adapter that is extracted or combined; None if the output is a model.
+        variants: the plans of a sweep's models, by their names; empty without a sweep. This plan
+            contains the units and shards of all variants. Its recipe is the sweep's, and all other
             fields are those of the first variant.
-        kept: names of the stages whose results are written, too. Their units and shards come after
+        kept: names of the stages whose results are also written. Their units and shards come after
             those of the model.
-        left_out: the tensors of its models that this merge does not use, without those of stages.
-        accounts: the use of every tensor of the sources, or the reason why it has none, in all
-            stages.
+        left_out: the tensors of its models that this merge does not use. Each stage's plan has its
+            own.
+        accounts: the use of every tensor of the sources in all stages, or the reason why a tensor
+            is not used.
         quantised: the quantisation of the output's weights; None if they are plain.
     """
 
@@ -241,7 +243,7 @@ class Plan:
 
     @property
     def is_undecided(self) -> bool:
-        """Whether ranks, and so offsets and sizes, are only known when all units are committed."""
+        """Whether ranks, offsets and sizes are unknown until all units are committed."""
         return self.adapter is not None and self.adapter.is_undecided
 
     @property
@@ -253,16 +255,16 @@ class Plan:
 
     @property
     def is_gguf(self) -> bool:
-        """Whether the output is one file in GGUF, which has config and tokenizer in it."""
+        """Whether the output is a single GGUF file, which contains the config and the tokenizer."""
         return any(shard.name.endswith(GGUF) for shard in self.shards[:1])
 
     @property
     def reference_model(self) -> Source:
-        """The model that gives the layout, config and tokenizer."""
+        """The model that provides the layout, config and tokenizer."""
         return self.model(self.reference)
 
     def with_reminders(self, reminders: Iterable[str]) -> Plan:
-        """Return the plan with further reminders, which are notes, too."""
+        """Return the plan with more reminders, which are also added to its notes."""
         added = tuple(reminders)
         return replace(self, notes=(*self.notes, *added), reminders=(*self.reminders, *added))
 
@@ -294,7 +296,7 @@ class Plan:
         return sum(shard.nbytes for shard in self.shards)
 
     def nodes(self) -> Iterator[Tensor]:
-        """Yield every node of the units' expressions, as often as it is used."""
+        """Yield every node of the units' expressions, once for each use of the node."""
         for unit in self.units:
             yield from unit.expression.nodes()
 

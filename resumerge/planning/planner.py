@@ -82,20 +82,20 @@ def make_plan(
     """Plan a merge, a mixture of experts, or an adapter that is extracted or combined.
 
     Args:
-        recipe: the recipe.
+        recipe: the validated recipe.
         sources: every model that the recipe names, opened and numbered.
-        tokenizers: the tokenizers that the recipe needs, if it needs any.
+        tokenizers: the tokenizers that the recipe needs; None if it needs no tokenizer.
         seed: the seed of the random masks.
         shard_size: largest shard in bytes. None to write the same files as the reference model if
             the output has the same tensors, and otherwise shards of `SHARD_SIZE`. A reference that
             is a single weight file always makes one shard.
-        unshared: what happens to tensors that not all models have, if the models are matched by
-            name alone.
-        stem: the start of the names of the output's weight files, if it is no pipeline.
+        unshared: the treatment of tensors that only some models have. It is used only if models
+            are matched by name alone.
+        stem: the start of the names of the output's weight files. Pipelines do not use it.
         open_tensors: opens the models whose tensors an extraction compares.
 
     Raises:
-        InputError: with every problem that was found.
+        InputError: the merge cannot be planned; holds every problem that was found.
     """
     if recipe.mixture is not None:
         return plan_mixture(
@@ -139,7 +139,7 @@ class _Matched(NamedTuple):
 
 
 class _Specified(NamedTuple):
-    """The tensors of the output, before it is known how each is computed.
+    """The tensors of the output, before their expressions are made.
 
     Args:
         specs: every tensor of the output.
@@ -151,10 +151,10 @@ class _Specified(NamedTuple):
 
 
 class _Tokens(NamedTuple):
-    """The tokens of the output.
+    """The row alignment and the chat template of the output.
 
     Args:
-        rows: the alignment of the rows of tokens; None if rows stay as they are.
+        rows: the alignment of the rows of tokens; None if the rows are not aligned.
         chat_template: the chat template of the output; None for the reference's.
     """
 
@@ -176,17 +176,17 @@ class _Expressed(NamedTuple):
 
 @dataclass
 class _Planner:
-    """The steps of a plan, which collect problems and notes so that all are reported at once.
+    """The steps that make a plan. They collect problems and notes, to report all of them together.
 
     Args:
         recipe: the recipe, with its base models in every slice.
         method: the recipe's merge method.
         parameters: the method's parameters.
-        models: the models, whose tensors are found by the reference's names.
+        models: the models; their tensors are looked up by the reference's names.
         mixtures: the same models, with their experts in one form.
         flat: whether tensors are matched by name alone.
-        tokenizers: the tokenizers that the recipe needs, if it needs any.
-        unshared: what happens to tensors that not all models have, if `flat`.
+        tokenizers: the tokenizers that the recipe needs; empty if it needs no tokenizer.
+        unshared: the treatment of tensors that only some models have; used only if `flat`.
         mismatches: the tensors that cannot be merged, because models differ in them.
     """
 
@@ -211,13 +211,13 @@ class _Planner:
         tokenizers: Tokenizers,
         unshared: Unshared,
     ) -> _Planner:
-        """Check the recipe without its models, and match the models' names with the reference's.
+        """Check the recipe by itself, and match the models' names with the reference's.
 
         The reference is the base model, or else the first model.
 
         Raises:
-            InputError: there is no such method; or a dense model cannot be extracted from a
-                mixture.
+            InputError: the recipe's method does not exist; or a dense model cannot be extracted
+                from a mixture.
         """
         method = _find_method(recipe)
         recipe, problems = with_bases(recipe, method)
@@ -248,7 +248,7 @@ class _Planner:
         """Make the plan: match the tensors, decide how each is computed and where it is written.
 
         Raises:
-            InputError: with every problem that was found.
+            InputError: the merge cannot be planned; holds every problem that was found.
         """
         self._compare_models()
         matched = self._match()
@@ -277,7 +277,7 @@ class _Planner:
         modules, unnamed, problems = match_modules(self.recipe, self.models)
         self.problems += problems
         fitting = modules if self.flat else [each for each in modules if self._fits(*each)]
-        # If layers are missing, their origins are not checked: that problem has to be mended first.
+        # The origins of layers can be checked only when no layers are missing.
         layer_maps = [] if self.problems else self._layer_maps(modules)
         return _Matched(modules, fitting, unnamed, layer_maps)
 
@@ -310,8 +310,10 @@ class _Planner:
         """Return the alignment of the rows of tokens, and the chat template of the output."""
         templates = self.tokenizers.templates
         reference = self.models.reference
-        first = {reference: templates[reference]} if reference in templates else {}
-        template, problems, notes = choose_template(self.recipe, {**first, **templates}.values())
+        reference_template = {reference: templates[reference]} if reference in templates else {}
+        template, problems, notes = choose_template(
+            self.recipe, {**reference_template, **templates}.values()
+        )
         self._collect(problems)
         self.notes += notes
         if self.recipe.tokenizer is None:
@@ -377,7 +379,7 @@ class _Planner:
         return _Expressed(planned, targets)
 
     def _check(self, layer_maps: list[LayerMap], expressed: _Expressed) -> None:
-        """Check that there are tensors, and that they make a model that can be written."""
+        """Check that the output has tensors, and that a model can be written of them."""
         if not expressed.targets and not self.problems:
             self.problems.append(self._nothing_to_merge())
         reference = self.models.sources[self.models.reference]
@@ -410,11 +412,11 @@ class _Planner:
                 f"the output does not tie its head to its embedding, as {reference} does: a model "
                 f"has a head of its own, or they come from different slices ({listed(untied)})"
             )
-        for found in matched.layer_maps:
-            others = [s for s in models.layers[reference].counts if s != found.stack]
-            if others and matched.modules[0][0].name is None:
+        for origins in matched.layer_maps:
+            unsliced = [s for s in models.layers[reference].counts if s != origins.stack]
+            if unsliced and matched.modules[0][0].name is None:
                 self.notes.append(
-                    f"slices choose layers of {found.stack}; {', '.join(others)} are merged as "
+                    f"slices choose layers of {origins.stack}; {', '.join(unsliced)} are merged as "
                     "in the first slice"
                 )
         for ref in models.sources:
@@ -436,7 +438,7 @@ class _Planner:
         shard_size: int | None,
         stem: str,
     ) -> Plan:
-        """Return the plan: quantise the tensors if asked, and pack them into units and files."""
+        """Quantise the tensors if the recipe says so, pack them into files, and return the plan."""
         reference = self.models.reference
         source = self.models.sources[reference]
         targets, quantised, notes = quantised_output(self.recipe, source, targets)

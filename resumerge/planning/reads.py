@@ -1,4 +1,4 @@
-"""The ranges that a merge reads of its sources' files, in order: to read ahead, and to estimate."""
+"""The ranges of files that a merge reads, in order. Reading ahead and the estimates use them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ Read = tuple[Stored, int, int]
 """The elements ``first:last`` of a stored tensor."""
 
 KEPT_BYTES = 8 << 20
-"""The most bytes of the operands of a unit of one block that are fetched once for all passes."""
+"""The largest size of a one-block unit's stored tensors that are fetched once for all passes."""
 
 
 def reads_of_blocks(unit: Unit, first: int = 0) -> Iterator[list[Read]]:
     """Yield the reads of each block run of a unit, from block `first` on.
 
-    Tensors that are read once and held for many blocks are left out (`reads_once`).
+    Tensors that are read once and held for many blocks are not included: see `reads_once`.
     """
     step = unit.blocks_at_once(BLOCK_RUN_BYTES)
     for at in range(first, unit.blocks if unit.numel else 0, step):
@@ -51,7 +51,10 @@ def is_kept(unit: Unit) -> bool:
 
 
 def passes_of_unit(unit: Unit) -> Iterator[Iterator[list[Read]]]:
-    """Yield the passes of a unit, its blocks among them; each yields the reads of block runs."""
+    """Yield every pass of a unit: the computation of its blocks, and the passes before it.
+
+    A pass yields the reads of each block run.
+    """
     yield reads_of_blocks(unit)
     if not is_kept(unit):
         yield from _passes_before_blocks(unit)
@@ -71,7 +74,7 @@ def reads_once(nodes: Iterable[Tensor], steps: Iterable[Step]) -> Iterator[Read]
 
 
 def _passes_before_blocks(unit: Unit) -> Iterator[Iterator[list[Read]]]:
-    """Yield the passes for scratch files, and the scans of methods."""
+    """Yield the passes that write scratch files, and the scans of methods."""
     if unit.numel == 0:
         return
     for spilled in spilled_in(unit.expression):

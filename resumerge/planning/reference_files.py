@@ -1,4 +1,4 @@
-"""Check that the reference has the config.json and the tokenizer that the output gets from it."""
+"""Checks that the reference has the config.json and the tokenizer that the output needs."""
 
 from __future__ import annotations
 
@@ -18,30 +18,32 @@ from resumerge.tokenizers.required import Tokenizers
 def compare_configs(
     recipe: Recipe, models: ModelViews, *, flat: bool
 ) -> tuple[list[Problem], list[str]]:
-    """Check that the reference has a config.json: no library loads the output without one.
+    """Check that the reference has a config.json, because no library loads an output without it.
 
     Args:
-        recipe: says which models are merged.
-        models: the models, and which of them is the reference.
+        recipe: the recipe, which names the merged models.
+        models: the models, one of which is the reference.
         flat: whether tensors are matched by name alone.
 
     Returns:
-        problems; notes.
+        The problems, and the notes.
     """
     reference = models.reference
     merged = dict.fromkeys([reference, *recipe.merged_models])
-    without = [ref for ref in merged if not models.sources[ref].config]
-    if flat or len(without) == len(merged):
+    without_config = [ref for ref in merged if not models.sources[ref].config]
+    if flat or len(without_config) == len(merged):
         by_name = ["tensors are matched by name"] * flat
         if not models.sources[reference].single:
             end = by_name[0] if by_name else "no library can load it"
             return [], [f"no model has a config.json, so the output has none; {end}"]
         return [], by_name
-    if reference in without:
+    if reference in without_config:
         return reference_without_config(recipe, models.sources), []
     if problem := _other_scale(recipe, models):
         return [problem], []
-    return [], [f"{ref} has no config.json: the one of {reference} is assumed" for ref in without]
+    return [], [
+        f"{ref} has no config.json: the one of {reference} is assumed" for ref in without_config
+    ]
 
 
 def _other_scale(recipe: Recipe, models: ModelViews) -> Problem | None:
@@ -66,8 +68,8 @@ def _other_scale(recipe: Recipe, models: ModelViews) -> Problem | None:
 def notes_on_quantisation(reference: Source) -> list[str]:
     """Return notes on configs of the reference that wrongly say that its weights are quantised.
 
-    If they were quantised, the model would have been refused by now. Training tools leave the key
-    behind.
+    The weights are plain, because a model with unreadable quantised weights was refused before.
+    Training tools left the key in the config.
     """
     configs = {"config.json": reference.config}
     for name in reference.components:
@@ -102,7 +104,10 @@ def reference_without_config(recipe: Recipe, sources: Mapping[ModelRef, Source])
 
 
 def reminder_of_tokenizer(recipe: Recipe, models: ModelViews, tokenizers: Tokenizers) -> list[str]:
-    """Return a reminder if the output has tokens and no tokenizer, unless it is one weight file."""
+    """Return a reminder if the output has a vocabulary but no tokenizer.
+
+    An output of a single weight file needs no tokenizer.
+    """
     reference, without = models.reference, tokenizers.without
     if recipe.tokenizer or reference not in without or models.sources[reference].single:
         return []
@@ -112,7 +117,7 @@ def reminder_of_tokenizer(recipe: Recipe, models: ModelViews, tokenizers: Tokeni
     others = [ref for ref in recipe.merged_models if ref not in without]
     fitting = [str(ref) for ref in others if models.vocabularies[ref].size == rows]
     if fitting:
-        do = f"write 'tokenizer_source: {fitting[0]}' to use the tokenizer of {fitting[0]}"
+        advice = f"write 'tokenizer_source: {fitting[0]}' to use the tokenizer of {fitting[0]}"
     else:
-        do = "save the tokenizer that it was trained with into the output folder"
-    return [f"{reference} has no tokenizer, so the output has none: {do}"]
+        advice = "save the tokenizer that it was trained with into the output folder"
+    return [f"{reference} has no tokenizer, so the output has none: {advice}"]

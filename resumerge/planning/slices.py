@@ -17,9 +17,10 @@ def with_bases(recipe: Recipe, method: MergeMethod) -> tuple[Recipe, list[Proble
     """Return the recipe with the base model among the inputs of every slice.
 
     mergekit 0.1.5, observed: a base that ``models`` does not list is added as the last input, for
-    every method. It is never added to a slice. Here it is also added to a slice, if the method
-    reads a base and all sources of the slice have the same layer range. If the method takes one
-    model and no base (mergekit refuses this), the base is the reference and no input.
+    every method, but never to a slice. This function also adds it to a slice, if the method reads a
+    base and all sources of the slice have the same layer range. If the method takes one model and
+    no base, the recipe's base model is not an input, only the reference (mergekit refuses such a
+    recipe).
     """
     problems: list[Problem] = []
     if _takes_one_model(method):
@@ -73,17 +74,17 @@ def _with_base(recipe: Recipe, slice_: Slice, problems: list[Problem]) -> Slice:
 
 
 def base_of(recipe: Recipe, slice_: Slice) -> ModelRef | None:
-    """Return the base model of a slice."""
+    """Return the base model of a slice: its own, or the recipe's; None if there is none."""
     return slice_.base_model or recipe.base_model
 
 
 def merged_count(method: MergeMethod, inputs: Sequence[Input], base: ModelRef | None) -> int:
-    """Return the number of models that counts for a method's `fewest` and `most`."""
+    """Return the number of models that is compared with a method's `fewest` and `most`."""
     return len(inputs) - (method.base == "optional" and any(i.model == base for i in inputs))
 
 
 def check_inputs(recipe: Recipe, method: MergeMethod) -> Iterator[Problem]:
-    """Check that every slice has a base model if the method needs one, and enough models."""
+    """Check that every slice has a valid number of models, and a base if the method needs one."""
     for slice_ in recipe.slices:
         base = base_of(recipe, slice_)
         if method.base == "required" and base is None:
@@ -113,7 +114,7 @@ def check_inputs(recipe: Recipe, method: MergeMethod) -> Iterator[Problem]:
 def check_layers(
     recipe: Recipe, models: ModelViews, module: Module, part: ModulePart
 ) -> Iterator[Problem]:
-    """Check that every model has the layers that a module takes."""
+    """Check that every model has the layers that a module uses."""
     if module.stacked:
         for input_ in (i for slice_ in module.slices for i in slice_.inputs):
             yield from _check_range(recipe, models, part, input_)
@@ -143,7 +144,7 @@ def _check_range(
 def _check_counts(
     recipe: Recipe, models: ModelViews, module: Module, part: ModulePart
 ) -> Iterator[Problem]:
-    """Check that models which are merged whole have the same number of layers."""
+    """Check that models that are merged whole have the same number of layers."""
     counts = models.layers[models.reference].counts
     stacks = [part.stack] if part.stack else []
     if part.stack == models.layers[models.reference].main:
@@ -190,7 +191,7 @@ def _check_counts(
 
 
 def _unlike_layers(models: ModelViews, ref: ModelRef, stack: str, their_stack: str | None) -> str:
-    """Return how the first layer of a stack differs in shape from the reference's; "" if not."""
+    """Return text on a shape in a stack's first layer that differs from the reference's, or ""."""
     our, their = models.sources[models.reference].tensors, models.sources[ref].tensors
     for name, tensor in our.items():
         inner = name.removeprefix(f"{stack}.0.")
@@ -215,7 +216,7 @@ def _no_stack(recipe: Recipe, input_: Input, layers: Layers) -> Problem:
 
 
 def slice_of(module: Module, place: int) -> Slice:
-    """Return the slice that a layer of the output comes from."""
+    """Return the slice that contains a layer of the output, by the layer's number."""
     start = 0
     for slice_ in module.slices:
         first, stop = slice_.inputs[0].layer_range or (0, 0)

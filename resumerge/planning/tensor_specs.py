@@ -36,10 +36,10 @@ class TensorSpec:
     Args:
         names: the tensor's name in each input, in the order of the inputs.
         t: position of the tensor for gradients, from 0 to 1.
-        module: the module of its slice; None for a part that no module names, which is copied
-            from the reference.
-        like: the name of the reference's tensor with the same shape; None in a stacked layer, since
-            layers may be of several kinds.
+        module: the module of its slice; None if no module names the tensor's part, which is then
+            copied from the reference.
+        like: the name of the reference's tensor with the same shape; None in a stacked layer,
+            because layers may be of several kinds.
     """
 
     name: str
@@ -57,7 +57,7 @@ def guide_of(recipe: Recipe, slice_: Slice) -> Input:
 
 
 def aligned(models: ModelViews, module: Module, part: ModulePart) -> Iterator[TensorSpec]:
-    """Yield every tensor of the part, computed from the same tensor of every input."""
+    """Yield every tensor of the part, which is computed from the same tensor of every input."""
     [slice_] = module.slices
     layers = models.layers[models.reference]
     for name in part.tensors:
@@ -75,10 +75,10 @@ def stacked(
     output_layer = 0
     for slice_ in module.slices:
         guide = guide_of(recipe, slice_)
-        rests = models.layer_tensors(guide.model, part.stack)
+        names_in_layers = models.layer_tensors(guide.model, part.stack)
         start, stop = guide.layer_range or (0, 0)
         for step in range(stop - start):
-            for inner in rests.get(start + step, []):
+            for inner in names_in_layers.get(start + step, []):
                 yield TensorSpec(
                     f"{part.stack}.{output_layer}.{inner}",
                     slice_,
@@ -129,7 +129,7 @@ def _outside(
         located = layers.locate(name)
         numbered = split(name)
         if numbered is not None and numbered.stack == part.stack:
-            # A layer that predicts further tokens stays the last one.
+            # A layer that predicts further tokens remains the last layer.
             if located is None and not before:
                 last = (
                     numbered.index
@@ -147,9 +147,10 @@ def _untied(
 ) -> Iterator[TensorSpec]:
     """Yield the tensors that the reference ties to its embedding, if the output cannot tie them.
 
-    The output cannot if an input has a head of its own (as in mergekit 0.1.5, observed), or if the
-    head comes from another slice than the embedding. The operand of a tied model is its embedding.
-    All tied tensors of the reference are yielded, because its config.json ties all or none.
+    The output cannot tie them if an input has its own head (as in mergekit 0.1.5, observed), or if
+    the head and the embedding come from different slices. The operand of a tied model is its
+    embedding. All tied tensors of the reference are yielded, because config.json ties either all of
+    them or none.
     """
     reference = models.sources[models.reference]
     absent = tied_names(reference.config, reference.tensors)
@@ -190,12 +191,12 @@ def tied_again(models: ModelViews, targets: list[Target]) -> list[Target]:
 
     Args:
         models: the models.
-        targets: the tensors of the output, with a tensor of its own for each that is tied.
+        targets: the tensors of the output, including a separate tensor for each tied name.
     """
     reference = models.sources[models.reference]
     absent = tied_names(reference.config, reference.tensors)
-    made = {target.name: target for target in targets}
-    pairs = [(made[n], made[s]) for n, s in absent.items() if n in made and s in made]
+    by_name = {target.name: target for target in targets}
+    pairs = [(by_name[n], by_name[s]) for n, s in absent.items() if n in by_name and s in by_name]
     if any(one.expression.as_json() != other.expression.as_json() for one, other in pairs):
         return targets
     return [target for target in targets if target.name not in absent]
@@ -219,10 +220,10 @@ def unused_tensors(
     specs: Iterable[TensorSpec],
     mismatches: Mismatches,
 ) -> dict[ModelRef, list[str]]:
-    """Return for each model that is merged whole its tensors that the output does not have.
+    """Return the names of unused tensors, for each model; empty if every module is stacked.
 
-    Such a tensor inside merged layers is recorded as a mismatch, because the reference's
-    architecture has no place for it, unless transformers computes the tensor anyway.
+    An unused tensor inside merged layers is recorded as a mismatch, because the reference's
+    architecture has no place for it. Tensors that transformers computes are not recorded.
     """
     whole = [(module, part) for module, part in modules if not module.stacked]
     if not whole:
@@ -257,10 +258,10 @@ def unused_tensors(
 def unnamed_tensors(
     recipe: Recipe, models: ModelViews, specs: Iterable[TensorSpec]
 ) -> Iterator[LeftOut]:
-    """Yield every tensor that no output tensor has as an input, with the reason.
+    """Yield every tensor that is not an input of any output tensor, with the reason.
 
-    Tensors that are matched with an output tensor and then not used (whole numbers, tied heads) are
-    recorded in `expressions` and `flat/matching`. A tensor without a reason is not yielded: the
+    Some tensors are matched with an output tensor but not used (whole numbers, tied heads):
+    `expressions` and `flat/matching` record them. A tensor without a reason is not yielded; the
     accounts report it.
 
     Args:
@@ -269,25 +270,25 @@ def unnamed_tensors(
         specs: every tensor of the output.
     """
     merged = {input_.model for slice_ in recipe.slices for input_ in slice_.inputs}
-    named: dict[ModelRef, set[str]] = {ref: set() for ref in models.sources}
+    input_names: dict[ModelRef, set[str]] = {ref: set() for ref in models.sources}
     givers: dict[str, list[set[ModelRef]]] = defaultdict(list)
     for spec in specs:
         for input_, name in zip(spec.slice_.inputs, spec.names):
-            named[input_.model].add(name)
+            input_names[input_.model].add(name)
         if spec.like is not None:
             givers[spec.like].append({input_.model for input_ in spec.slice_.inputs})
     for ref, source in models.sources.items():
-        names = [name for name in source.tensors if name not in named[ref]]
+        names = [name for name in source.tensors if name not in input_names[ref]]
         if ref not in merged:
             reason = (
                 UnusedReason.NOT_MERGED if ref in recipe.merged_models else UnusedReason.TOKENIZER
             )
             yield from (LeftOut(source.tensors[name], reason) for name in names)
         elif names:
-            model = _MergedModel(models, ref, named[ref], givers)
+            model = _MergedModel(models, ref, input_names[ref], givers)
             for name in names:
-                if why := model.reason(name):
-                    yield LeftOut(source.tensors[name], why)
+                if why_unused := model.reason(name):
+                    yield LeftOut(source.tensors[name], why_unused)
 
 
 class _MergedModel:
@@ -296,10 +297,10 @@ class _MergedModel:
     Args:
         models: all models.
         ref: the model.
-        named: the names of its tensors that output tensors have as inputs.
-        givers: the sets of models that output tensors are made from, by the name of the
-            reference's tensor of the same shape. A tied embedding has two sets: the output's
-            embedding and head.
+        named: the names of its tensors that are inputs of output tensors.
+        givers: the set of input models of each output tensor, by the name of the reference's
+            tensor of the same shape. A tied embedding has two sets: one for the output's
+            embedding, one for its head.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The versions that decide the bytes of a merge: compared between machines, or with a card's."""
+"""The versions that decide the bytes of a merge. They are compared between machines and runs."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _METHOD = "merge method "
 
 @dataclass(frozen=True)
 class Versions:
-    """The versions that decide bytes: of the program, its numerics, methods and libraries.
+    """The versions that decide the output's bytes: the program's, its methods' and libraries'.
 
-    A task of a cluster compares them before it reads its pickled plan. A model card has them.
+    A cluster's task compares them before it unpickles its plan. A model card records them.
     """
 
     known: Mapping[str, Any]
@@ -42,10 +42,10 @@ class Versions:
         )
 
     def differences(self, there: str) -> list[str]:
-        """Return the versions that differ on this machine, a line each.
+        """Return the versions that differ on this machine, one line each.
 
         Args:
-            there: the place of `known`, in words: ``at the driver``.
+            there: the place where `known` was recorded, in words: ``at the driver``.
         """
         here = _versions_here(self.known)
         return [
@@ -63,7 +63,7 @@ def _versions_here(names: Iterable[str]) -> dict[str, Any]:
 
 
 def _version(name: str) -> Any:
-    """Return a version on this machine; None where it is missing."""
+    """Return the version of a part of the program, a method or a package; None if it is missing."""
     if name == "numerics":
         return NUMERICS
     if name == "block":

@@ -1,6 +1,6 @@
-"""Tensors of whole numbers, such as counters and positions: the output takes one model's.
+"""Tensors of whole numbers, such as counters and positions: the output copies one model's.
 
-No method merges such tensors. Some files hold them as floats.
+No method merges these tensors. Some files store them as floats.
 """
 
 from __future__ import annotations
@@ -32,32 +32,33 @@ larger tensors are not compared, so that planning stays quick."""
 _POSITIONS = re.compile(
     r"(^|\.)(position_ids|token_type_ids|num_batches_tracked|relative_position_index)$"
 )
-"""The names of buffers that are whole numbers, even if files hold them as floats."""
+"""The names of buffers that hold whole numbers, even if a file stores them as floats."""
 
 _BUFFERS = {"I64", "BOOL"}
-"""The types that only buffers have. Any other type that is no float may be a quantised weight's."""
+"""The dtypes that only buffers have. Quantised weights may have any other dtype without floats."""
 
 _NUMBERS: dict[str, str] = {
     **{"BOOL": "?", "U8": "u1", "I8": "i1", "U16": "u2", "I16": "i2", "F16": "f2"},
     **{"U32": "u4", "I32": "i4", "F32": "f4", "U64": "u8", "I64": "i8", "F64": "f8", "BF16": "u2"},
 }
-"""The types of numpy that hold the numbers; BF16 as the upper half of float32."""
+"""The numpy dtype of each dtype; BF16 is read as integers, the upper halves of float32."""
 
 
 def is_position(tensor: Tensor) -> bool:
-    """Return whether a tensor holds whole numbers by its name, whatever its type."""
+    """Return whether a tensor's name says that it holds whole numbers, whatever its dtype."""
     return _POSITIONS.search(tensor.name) is not None
 
 
 def taken(of_inputs: Sequence[Tensor | None], guide: int) -> int | None:
     """Return the number of the input whose whole numbers are taken; None if tensors are merged.
 
-    It is the guide, if its tensor is stored as whole numbers or all tensors are floats. Otherwise
-    it is the first input whose tensor is stored as whole numbers, since floats may be rounded.
+    The guide is taken if its tensor is stored as whole numbers, or if all tensors are floats.
+    Otherwise the first input whose tensor is stored as whole numbers is taken, because floats may
+    be rounded.
 
     Args:
         of_inputs: the tensor of each input; None for an input without it.
-        guide: the number of the input that decides which tensors there are.
+        guide: the number of the input that decides which tensors the output has.
     """
     present = [tensor for tensor in of_inputs if tensor is not None]
     whole = [i for i, t in enumerate(of_inputs) if t is not None and t.dtype not in FLOATS]
@@ -80,7 +81,7 @@ def notes_on_differences(
         models: the models.
         specs: every tensor of the output.
         flat: whether tensors are matched by name alone. If not, tensors that transformers computes
-            when it loads a model do not count.
+            when it loads a model are not compared.
     """
     copied: dict[ModelRef, dict[str, list[Tensor]]] = defaultdict(dict)
     for spec in specs:
@@ -111,16 +112,16 @@ def notes_on_differences(
 def differing_tensors(
     tensors: Mapping[str, Sequence[Tensor]], sources: Mapping[int, Source]
 ) -> tuple[list[str], list[str]]:
-    """Return the tensors that differ as numbers between models, and those that were not compared.
+    """Return the names of the tensors that differ between models, and of those not compared.
 
     Args:
         tensors: the tensor of each model that has it, by name.
-        sources: the sources with files, by the numbers that stored tensors state.
+        sources: the sources with files, by their numbers (`Stored.source`).
 
     Returns:
         (names of tensors that differ, names of tensors that were not compared). A tensor is not
-        compared if its file is not on this disk, if it is a stage's, or if it and all smaller ones
-        have more than `LARGEST` bytes.
+        compared if its file is not on this machine, if it is the result of a stage, or if it and
+        all smaller tensors together are larger than `LARGEST`.
 
     Raises:
         Resumable: a file cannot be read now.
@@ -129,17 +130,17 @@ def differing_tensors(
     bytes_left = LARGEST
     ascending = sorted(tensors.items(), key=lambda item: (item[1][0].nbytes, item[0]))
     with closing(SourceReader(sources)) as reader:
-        for name, alike in ascending:
-            size = sum(tensor.nbytes for tensor in alike)
-            types = {tensor.dtype for tensor in alike}
+        for name, of_models in ascending:
+            size = sum(tensor.nbytes for tensor in of_models)
+            types = {tensor.dtype for tensor in of_models}
             comparable = len(types) == 1 or types <= _NUMBERS.keys()
-            if len({tensor.shape for tensor in alike}) > 1 or not comparable:
+            if len({tensor.shape for tensor in of_models}) > 1 or not comparable:
                 differing.append(name)
-            elif size > bytes_left or not all(_is_here(tensor, sources) for tensor in alike):
+            elif size > bytes_left or not all(_is_here(tensor, sources) for tensor in of_models):
                 unread.append(name)
             else:
                 bytes_left -= size
-                first, *others = (_read(tensor, reader) for tensor in alike)
+                first, *others = (_read(tensor, reader) for tensor in of_models)
                 if not all(np.array_equal(first, other) for other in others):
                     differing.append(name)
     return sorted(differing), sorted(unread)
@@ -152,7 +153,7 @@ def _is_here(tensor: Tensor, sources: Mapping[int, Source]) -> bool:
 
 
 def _read(tensor: Tensor, reader: SourceReader) -> np.ndarray:
-    """Return the numbers of a tensor, flat; its bytes (uint8) if numpy has no such type."""
+    """Return the numbers of a tensor, flattened; its bytes (uint8) if numpy lacks the dtype."""
     data = np.empty(tensor.nbytes, np.uint8)
     evaluation = Evaluation(reader, Buffers(), HeldValues(0), _no_method, {})
     tensor.read(evaluation, 0, tensor.numel, data)

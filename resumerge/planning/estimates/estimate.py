@@ -23,21 +23,21 @@ class Estimate:
     Args:
         output: bytes of all shards.
         tensors: the number of tensors in all shards.
-        shards_here: the most bytes of the shards that are in the output's folder at one time.
+        shards_here: the most bytes of shards in the output's folder at one time.
         largest: the unit with the most bytes.
         largest_block: bytes of the largest block of the output.
         scratch: the most bytes of the scratch files at one time.
-        read: bytes that are read of each weight file, counting each tensor once.
+        read: bytes that are read from each weight file, counting each tensor once.
         missing: the files of `read` that are not on this machine: downloads, and streamed files.
-        streamed: bytes that are fetched of each file that is read by ranges and not stored; a range
-            that is read several times counts each time.
+        streamed: bytes that are fetched from each streamed file. A range counts once for each time
+            that it is read.
         download: bytes of `missing` that are still to be fetched.
         cached: bytes of the files of `read` that are on this machine.
         steps: the steps, which are computed before the blocks.
         uses_torch: whether a method or a step computes with torch.
         memory: the memory, for any number of threads.
         time: the time, for any number of threads and any speed of the machine.
-        notes: messages for the user, a line each.
+        notes: messages for the user, one line each.
     """
 
     output: int
@@ -59,20 +59,20 @@ class Estimate:
 
     @property
     def disk(self) -> int:
-        """The bytes to be free in the output's folder."""
-        scratch = self.scratch if self.shards_here else 0  # scratch files are where shards are made
+        """The bytes that must be free on the disk of the output's folder."""
+        scratch = self.scratch if self.shards_here else 0  # scratch files are beside the shards
         return self.shards_here + scratch + FREE_FOR_COMPANIONS
 
     def read_of(self, source: int) -> dict[str, int]:
-        """Return the bytes that are read of each file of a source, by the file's name."""
+        """Return the bytes that are read from each file of a source, by the file's name."""
         return {name: nbytes for (number, name), nbytes in self.read.items() if number == source}
 
     def streamed_of(self, source: int) -> int:
-        """Return the bytes that are streamed of a source."""
+        """Return the bytes that are streamed from a source."""
         return sum(nbytes for (number, _), nbytes in self.streamed.items() if number == source)
 
     def on_machine(self, threads: int, speed: Speed) -> Prediction:
-        """Return the cost of the merge with so many threads at the speed of a machine."""
+        """Return the cost of the merge with a number of threads, at the speed of a machine."""
         return Prediction(self, self.memory.need(threads), *self.time.seconds(threads, speed))
 
 
@@ -83,7 +83,7 @@ class Prediction:
     Args:
         need: memory of the merging process.
         seconds: seconds of the merge, without downloads.
-        basis: a text on the measurements that the time is based on.
+        basis: text for the user, on the measurements that the time is based on.
     """
 
     estimate: Estimate
@@ -93,13 +93,13 @@ class Prediction:
 
 
 def estimate(plan: Plan, mirror: str | None = None, most_shards: int | None = None) -> Estimate:
-    """Estimate a plan, by one pass over its units.
+    """Estimate the cost of a plan, by one pass over its units.
 
     Args:
         plan: the plan.
-        mirror: address of the run's mirror, if it has one.
-        most_shards: the most shards in the output's folder at one time, if only the mirror keeps
-            the others; None for all shards.
+        mirror: address of the run's mirror; None if it has no mirror.
+        most_shards: the most shards in the output's folder at one time, if all other shards are
+            only in the mirror; None if all shards are in the folder.
     """
     files, memory, time = FileReads(plan.sources), MemoryCounter(), TimeCounter()
     all_steps: set[Step] = set()

@@ -27,61 +27,62 @@ from resumerge.tensors.generated import Drawn
 from resumerge.tensors.target import BLOCK_RUN_BYTES
 
 BASE_RSS = 261_000_000
-"""Bytes that the process takes besides its plan and its blocks with torch loaded (measured; another
-build of torch takes another amount, which a run measures before it computes)."""
+"""The bytes of the process with torch loaded, without its plan and its blocks (measured). Other
+builds of torch take other amounts: a run measures its own before it computes."""
 
 KERNELS_RSS = 54_000_000
-"""The same bytes without torch: the kernels compute, or the plan only copies bytes."""
+"""The bytes of the process without torch, if the kernels compute or the plan only copies bytes."""
 
 RANDOM_RSS = 4_600_000
-"""The bytes of NumPy's random generators, which random tensors load."""
+"""The bytes of NumPy's random generators, which are loaded for random tensors."""
 
 PROMPTS_RSS = 6_500_000
-"""The bytes of the library tokenizers, which splits the prompts that steps are made of."""
+"""The bytes of the library `tokenizers`, which splits the prompts of steps into tokens."""
 
 UNIT_BYTES, NODE_BYTES = 2_600, 700
-"""The bytes that a unit takes, and each tensor in its tree that is more than a rounding: objects,
-names, hashes, the ledger's rows (on 20,000 units: 2.7 KB for a copy, 3.9 KB for linear of two)."""
+"""The bytes of a unit, and of each tensor in its expression except roundings: objects, names,
+hashes and rows of the ledger (measured on 20,000 units: 2.7 KB for a copy, 3.9 KB for a linear
+merge of two models)."""
 
 BUCKETS_RSS, FURTHER_CLOUD_RSS = 40_000_000, 30_000_000
-"""The bytes of the library that makes the requests to buckets (measured: 26 to 33 MB), and of that
-for each further kind of cloud, which shares some modules with it (measured: 15 to 29 MB)."""
+"""The bytes of the library that makes requests to buckets (measured: 26 to 33 MB), and of each
+library for a further kind of cloud. The libraries share some modules (measured: 15 to 29 MB)."""
 
 UPLOAD_RSS = 30_000_000
 """The bytes of the buffers of an upload to a mirror in a bucket (measured: 9 to 29 MB)."""
 
 CLIENT_RSS = {"hub": 18_000_000}
-"""The bytes of the client that streams files, by the kind of source. The clients of buckets are
-counted by `BUCKETS_RSS`."""
+"""The bytes of the client that streams files, by the kind of source. `BUCKETS_RSS` includes the
+clients of buckets."""
 
 SAFETY = 1.05
-"""The factor from the predicted memory to the budget that it needs."""
+"""The ratio of the required budget to the predicted memory."""
 
 TOKEN_BYTES = 500
-"""The bytes of a token of a tokenizer that is read: text, number and merges, as Python objects."""
+"""The bytes of each token when a tokenizer is read: text, number and merges as Python objects."""
 
 MADE_TOKEN_BYTES = 600
-"""The bytes of a token of a tokenizer that is made of a GGUF file's metadata (measured: 540 for
+"""The bytes of each token when a tokenizer is made from a GGUF file's metadata (measured: 540 for
 151,000 tokens)."""
 
 HEADER_FACTOR = 28
-"""The bytes that making the header of a model in GGUF takes, for each byte of the header: most are
-of the tokenizer (measured: 26 for 49,000 tokens)."""
+"""The bytes of memory to make a GGUF model's header, for each byte of the header. Most of the
+header is the tokenizer (measured: 26 for 49,000 tokens)."""
 
 
 @dataclass(frozen=True)
 class MemoryNeed:
-    """The bytes of RSS that a merge takes with a given number of threads, by their purpose.
+    """The bytes of RSS that a merge needs with a given number of threads, by their purpose.
 
     Args:
         process: bytes of the process without its blocks.
-        shared: bytes that all threads share, beside their blocks: tokenizers, reductions, values
-            that are held from block to block, and buffers.
+        shared: bytes that all threads share, without their blocks: tokenizers, reductions, held
+            values, and buffers.
         least: bytes of the blocks of one thread.
         blocks: bytes of the blocks of all threads.
         traffic: bytes read and written, which the page cache keeps if it has room.
-        steps: the most bytes of planning or computing a step, before the blocks.
-        least_steps: the same with one thread.
+        steps: the most bytes that planning or computing a step needs. Steps come before blocks.
+        least_steps: `steps` with one thread.
     """
 
     process: int
@@ -99,12 +100,12 @@ class MemoryNeed:
 
     @property
     def enough(self) -> int:
-        """The budget that suffices even if the prediction is a little too low."""
+        """The budget in bytes that suffices even if the prediction is a little too low."""
         return int(self.peak_rss * SAFETY)
 
     @property
     def least_enough(self) -> int:
-        """The budget that suffices for one thread."""
+        """The budget in bytes that suffices for one thread."""
         return int(self.least_rss * SAFETY)
 
     @property
@@ -115,22 +116,22 @@ class MemoryNeed:
 
 @dataclass(frozen=True)
 class MemoryEstimate:
-    """The bytes of RSS that a merge takes, for any number of threads.
+    """The bytes of RSS that a merge needs, for any number of threads.
 
-    The uncommitted limit does not count: output that waits for its commit is in the page cache.
+    The uncommitted limit is not included, because uncommitted output is in the page cache.
 
     Args:
         process: bytes of the process without its blocks.
         vocabulary: bytes of the tokenizers that are read, and of the maps of rows made from them.
-        reductions: the most bytes that reductions of a unit and the next unit take together, since
-            the next one starts before the first is done. Further units start only if they need no
-            more memory than that.
+        reductions: the most bytes that the reductions of two consecutive units need together,
+            because a unit starts before the previous unit is done. Further units start only if they
+            need no more memory than that.
         across_blocks: the most bytes held for the blocks of several units: the matrices of two
             tensors of each adapter, the means of rows, and the results of steps.
-        buffers: bytes for multiplying the matrices, and for reading ahead of servers.
-        kept: bytes of the largest block run whose memory its thread keeps for the next one.
-        passing: for block runs that are larger, and whose memory is freed: (bytes, blocks) of units
-            that follow each other; 0 bytes for a unit without such a block run.
+        buffers: bytes for multiplying the matrices, and for reading ahead from servers.
+        kept: bytes of the largest block run whose memory its thread keeps for the next block run.
+        passing: the larger block runs, whose memory is freed after each of them: (bytes, number of
+            blocks) of consecutive units; 0 bytes for a unit without such block runs.
         traffic: bytes read and written, which the page cache keeps if it has room.
         steps: the steps, which are computed before the blocks.
     """
@@ -146,7 +147,7 @@ class MemoryEstimate:
     steps: frozenset[Step]
 
     def need(self, threads: int) -> MemoryNeed:
-        """Return the memory that the merge takes with this number of threads."""
+        """Return the memory that the merge needs with this number of threads."""
         return MemoryNeed(
             process=self.process,
             shared=self.vocabulary + self.reductions + self.across_blocks + self.buffers,
@@ -160,9 +161,10 @@ class MemoryEstimate:
     def blocks(self, threads: int) -> int:
         """Return the most bytes of the block runs that threads compute at the same time.
 
-        Threads keep the memory of block runs of the usual size, so in the end each thread has the
-        memory of the largest such one. Larger ones (whole tensors) count only while they are
-        computed. A thread may be busy with one of them while the others compute those after it.
+        Threads keep the memory of block runs of the usual size. In the end, each thread holds the
+        memory of the largest of these block runs. Larger block runs (whole tensors) count only
+        while they are computed. While one thread computes a larger block run, the other threads may
+        compute the block runs after it.
         """
         at_once, length = 0, 2 * threads + 1
         in_line: deque[int] = deque(maxlen=length)
@@ -178,7 +180,7 @@ class MemoryEstimate:
 
 @dataclass
 class Neighbours:
-    """The most bytes of two units that follow each other; units are added in order."""
+    """The most bytes of two consecutive units. Units are added in order."""
 
     most: int = 0
     _last: int = 0
@@ -190,11 +192,11 @@ class Neighbours:
 
 @dataclass
 class MemoryCounter:
-    """A counter of the memory, and of the scratch files, that the units of a plan take.
+    """A counter of the memory and the scratch files that the units of a plan need.
 
     Args:
         whole: the largest tensor that a method must hold as a whole: (bytes, number of its unit,
-            method, name); None if there is none.
+            method, name); None if no method holds whole tensors.
         spilled: number of tensors that are written to scratch files.
     """
 
@@ -206,7 +208,7 @@ class MemoryCounter:
     _draws: bool = False
     _kept: int = 0
     _kept_beside: int = 0
-    """Bytes of the buffers of quantised weights, which are kept beside the bytes in `_kept`."""
+    """The most bytes of a quantised weight's buffers, which are kept in addition to `_kept`."""
     _multiplies: bool = False
     _held_to_the_end: int = 0
     _reductions: Neighbours = field(default_factory=Neighbours)
@@ -248,7 +250,7 @@ class MemoryCounter:
         self._reductions.add(reductions)
 
     def _add_to_line(self, nbytes: int, blocks: int) -> None:
-        """Add the blocks of the next unit to `_passing`; neighbours of one size are one entry."""
+        """Add the blocks of the next unit to `_passing`. Consecutive equal sizes share an entry."""
         if self._passing and self._passing[-1][0] == nbytes:
             blocks += self._passing.pop()[1]
         self._passing.append((nbytes, blocks))
@@ -261,14 +263,14 @@ class MemoryCounter:
         traffic: int,
         mirror: str | None,
     ) -> MemoryEstimate:
-        """Return the memory of a plan, once all its units are added.
+        """Return the memory estimate of a plan, after all its units were added.
 
         Args:
             plan: the plan.
             steps: the plan's steps.
             streamed: the files that are streamed.
             traffic: bytes read and written.
-            mirror: address of the run's mirror, if it has one.
+            mirror: address of the run's mirror; None if it has no mirror.
         """
         steps = frozenset(steps)
         kinds = {plan.sources[number].part_of(name)[0].kind for number, name in streamed}
@@ -308,7 +310,7 @@ class MemoryCounter:
 
 
 def reduction_bytes(unit: Unit) -> int:
-    """Return the bytes that reductions take for a unit until its blocks are computed."""
+    """Return the bytes that a unit's reductions need until its blocks are computed."""
     return sum(_reduction_bytes(n) for n in unit.expression.nodes() if isinstance(n, Merged))
 
 
@@ -327,12 +329,12 @@ def _parts(plan: Plan) -> list[Source]:
 
 
 def _block_run_bytes(unit: Unit, elements: int) -> int:
-    """Return the bytes that one block run takes: its output, operands and working memory."""
+    """Return the bytes that one block run needs: its output, operands and working memory."""
     tensor = unit.expression
     if isinstance(tensor, Merged):
-        within = tensor.computing_bytes(elements)  # a merge computes whole blocks
+        beside_output = tensor.computing_bytes(elements)  # a merge computes whole blocks
     else:
-        within = tensor.working_bytes(elements)
+        beside_output = tensor.working_bytes(elements)
     if isinstance(tensor, Adapted):
-        within += tensor.measuring_bytes(elements, unit.block_elements)
-    return int(elements * (BITS[unit.dtype] // 8) + within)
+        beside_output += tensor.measuring_bytes(elements, unit.block_elements)
+    return int(elements * (BITS[unit.dtype] // 8) + beside_output)

@@ -1,4 +1,4 @@
-"""The count of the bytes that a merge reads of each weight file, and fetches of streamed ones."""
+"""Counts the bytes that a merge reads from each weight file, and fetches from streamed files."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from resumerge.tensors.dtypes import nbytes
 
 
 class FileReads:
-    """A counter of the bytes that the units of a plan read of files.
+    """A counter of the bytes that the units of a plan read from files.
 
     Attributes:
-        read: bytes that are read of each file, counting each tensor once.
+        read: bytes that are read from each file, counting each tensor once.
     """
 
     def __init__(self, sources: Sequence[Source]) -> None:
         self.read: dict[SourceFileKey, int] = {}
         self._names: dict[SourceFileKey, set[str]] = {}
-        """The tensors that `read` counts."""
+        """The names of the tensors that `read` counts, by file."""
         streamed = [
             (number, name)
             for number, source in enumerate(sources)
@@ -32,7 +32,8 @@ class FileReads:
         ]
         self._streamed: Counter[SourceFileKey] = Counter(dict.fromkeys(streamed, 0))
         self._once: set[Tensor] = set()
-        """The nodes of all units if files are streamed: some read held values, which count once."""
+        """The nodes of all units, if files are streamed. Some of them read values that are held for
+        many blocks; these reads count once."""
 
     def add(self, unit: Unit, nodes: Sequence[Tensor]) -> None:
         """Add the next unit, with the nodes of its expression."""
@@ -54,13 +55,13 @@ class FileReads:
         self._once.update(nodes)
 
     def streamed(self, steps: Iterable[Step]) -> dict[SourceFileKey, int]:
-        """Return the bytes that are fetched of each streamed file; each reading counts.
+        """Return the bytes that are fetched from each streamed file. Repeated reads are counted.
 
-        Not counted: a selection by magnitude reads its operands once or twice more if its guess is
-        wrong, which is rare and unknown before.
+        A selection by magnitude reads its operands once or twice more if its guess is wrong. This
+        is rare, cannot be predicted, and is not counted.
 
         Args:
-            steps: the steps of the plan, all of whose units were added.
+            steps: the steps of the plan, after all its units were added.
         """
         if self._streamed:
             for read in reads_once(self._once, steps):
@@ -86,7 +87,7 @@ def _is_plain(unit: Unit) -> bool:
 
 
 def _fetched_of_plain(unit: Unit) -> Iterator[tuple[Stored, int]]:
-    """Yield (operand, bytes that are fetched of it) of a plain unit."""
+    """Yield (operand, bytes that are fetched for it) of a plain unit."""
     tensor, times, sampled = unit.expression, 1, 0
     if isinstance(tensor, Merged) and tensor.needs_statistics and not is_kept(unit):
         samples = tensor.merge_method.samples(tensor.context)

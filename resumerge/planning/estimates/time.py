@@ -1,4 +1,4 @@
-"""The estimate of the time that a merge takes: reading, writing and computing at a given speed."""
+"""The estimate of a merge's time: for reading, writing and computing at a given speed."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from resumerge.sizes import show_size
 from resumerge.tensors import Merged, Quantised, Spilled, Step, Tensor
 
 REFERENCE_COMPUTE = 5.3e9
-"""Elements a second that `measure_speed` finds on the machine where all costs were measured."""
+"""Elements per second that `measure_speed` returns on the machine where costs were measured."""
 
 START_SECONDS, TORCH_SECONDS = 0.35, 1.5
-"""Seconds of CPU time until a merge begins, and for importing torch if it is needed."""
+"""Seconds of CPU time until a merge begins, and for importing torch if the merge needs it."""
 
 
 @dataclass(frozen=True)
@@ -23,13 +23,13 @@ class TimeEstimate:
     """The work of a merge that takes time, on any machine.
 
     Args:
-        read: bytes of the sources' files.
+        read: bytes read from the sources' files.
         write: bytes of the output.
-        milliseconds: time to compute all blocks, of one core of the machine that costs were
-            measured on; in milliseconds times 2^20, because costs are for 2^20 elements.
+        milliseconds: time in which one core of the machine where costs were measured computes all
+            blocks, in milliseconds times 2^20, because costs are stated for 2^20 elements.
         steps: the steps, which are computed before the blocks.
         needs_torch: whether torch has to be imported.
-        computes: whether a unit or a step is computed, rather than all units copied.
+        computes: whether any unit or step is computed; False if all units are copied.
     """
 
     read: int
@@ -42,22 +42,22 @@ class TimeEstimate:
     def seconds(self, threads: int, speed: Speed) -> tuple[float, str]:
         """Return the seconds of the merge, without downloads, and a text on their basis.
 
-        Reading, computing and writing of blocks go on at the same time, so the slowest of them
-        decides. Steps come before the blocks.
+        Blocks are read, computed and written at the same time, so the slowest of the three
+        determines the time. Steps come before the blocks.
         """
         scale = REFERENCE_COMPUTE / speed.compute if speed.compute else 1.0
         compute = scale * self.milliseconds / (1 << 20) / 1000 / threads
         read = self.read / speed.read if speed.read else 0.0
         write = self.write / speed.write if speed.write else 0.0
-        before = scale * sum(step.seconds(threads) for step in self.steps)
+        step_seconds = scale * sum(step.seconds(threads) for step in self.steps)
         start = scale * (START_SECONDS + TORCH_SECONDS * self.needs_torch)
         blocks = {"reading": read, "writing": write, "computing": compute}
-        parts = {**blocks, "making gates": before}
+        parts = {**blocks, "making gates": step_seconds}
         basis = (
             f"measured now: reading {_rate(speed.read)}, writing {_rate(speed.write)}; "
             f"{max(parts, key=lambda name: parts[name])} takes longest"
         )
-        return round(start + before + max(blocks.values()), 1), basis
+        return round(start + step_seconds + max(blocks.values()), 1), basis
 
 
 @dataclass
@@ -79,26 +79,30 @@ class TimeCounter:
     def result(
         self, steps: frozenset[Step], read: int, write: int, *, needs_torch: bool
     ) -> TimeEstimate:
-        """Return the time of a plan, once all its units are added."""
+        """Return the time estimate of a plan, after all its units were added."""
         computes = self.merges or any(step.seconds(1) for step in steps)
         return TimeEstimate(read, write, self.milliseconds, steps, needs_torch, computes)
 
 
 def _milliseconds(tensor: Tensor) -> float:
-    """Return the time that a tensor takes one core, in the unit of `TimeEstimate.milliseconds`.
+    """Return one core's time to compute a tensor, in the unit of `TimeEstimate.milliseconds`.
 
-    An operand is computed again in each pass of its method, and a weight once more for its
-    quantisation's factor. A spilled tensor is only read here.
+    Every pass of a method computes its operands again. A quantised weight with a factor is computed
+    twice. A spilled tensor is only read.
     """
     if isinstance(tensor, Spilled):
         return tensor.nbytes * READ_MS
     if not isinstance(tensor, Merged):
-        within = sum(map(_milliseconds, tensor.children()))
+        in_operands = sum(map(_milliseconds, tensor.children()))
         passes = 1 + (isinstance(tensor, Quantised) and bool(tensor.form.whole))
-        return tensor.own_milliseconds + passes * within
-    own = tensor.numel * len(tensor.operands) * tensor.merge_method.cost.milliseconds
-    within = sum(map(_milliseconds, tensor.operands))
-    return own + (tensor.merge_method.passes(tensor.context) * within if within else 0)
+        return tensor.own_milliseconds + passes * in_operands
+    method_milliseconds = (
+        tensor.numel * len(tensor.operands) * tensor.merge_method.cost.milliseconds
+    )
+    in_operands = sum(map(_milliseconds, tensor.operands))
+    return method_milliseconds + (
+        tensor.merge_method.passes(tensor.context) * in_operands if in_operands else 0
+    )
 
 
 def _rate(rate: float | None) -> str:

@@ -1,4 +1,4 @@
-"""Files of LoRA adapters that are merged like any other tensors: each matrix by itself."""
+"""Files of LoRA adapters whose matrices are merged like any other tensors, each by itself."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from resumerge.sources.types import Source
 
 
 def reminder_of_matrices(recipe: Recipe, sources: Mapping[ModelRef, Source]) -> Iterator[str]:
-    """Yield a note if the matrices of adapters are merged by themselves, and not their products.
+    """Yield a note if the matrices of adapters are merged each by itself, instead of as products.
 
-    For checkpoints of one training that is right, but not for two different adapters.
+    This is correct for checkpoints of one training, but not for two different adapters.
     """
     merged = dict.fromkeys(recipe.merged_models)
     adapters = [ref for ref in merged if has_matrices(sources[ref].tensors)]

@@ -1,6 +1,6 @@
-"""Flat matching: a tensor of the output is made from the tensors of the same name in all models.
+"""Flat matching: an output tensor is made from the tensors of the same name in all models.
 
-The architecture is unknown, so no tensor is tied to another, computed or renamed.
+The architecture is unknown, so tensors are not tied, computed or renamed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from resumerge.tensors import Tensor
 
 
 def is_flat(recipe: Recipe, sources: Mapping[ModelRef, Source]) -> bool:
-    """Return whether a recipe merges whole models, none of which has a config.json."""
+    """Return whether a recipe without a tokenizer merges whole models that have no config.json."""
     whole = all(module.name is None and not module.stacked for module in recipe.modules)
     configured = any(sources[ref].config for ref in recipe.merged_models)
     return whole and not configured and recipe.tokenizer is None
@@ -54,14 +54,14 @@ class FlatViews(ModelViews):
 
 @dataclass
 class FlatMatching:
-    """A matching of the models' tensors by name, with a decision on tensors that not all have.
+    """A matching of the models' tensors by name alone.
 
     Args:
-        module: the recipe's only module: the whole model.
-        unshared: what happens to tensors that not all models have.
+        module: the recipe's only module, which is the whole model.
+        unshared: the treatment of tensors that only some models have.
 
     Attributes:
-        left_out: tensors that the output does not use; complete after `specs`.
+        left_out: tensors that the output does not use; complete after `specs` was called.
     """
 
     recipe: Recipe
@@ -88,7 +88,7 @@ class FlatMatching:
         return specs
 
     def _tensors(self) -> dict[str, tuple[Input, ...]]:
-        """Return the inputs that have each tensor, by its name; the reference's tensors first."""
+        """Return the inputs that have each tensor, by its name; the reference's names first."""
         [slice_] = self.module.slices
         reference = self.models.reference
         refs = dict.fromkeys([reference, *(i.model for i in slice_.inputs)])
@@ -100,7 +100,12 @@ class FlatMatching:
         }
 
     def _spec(self, name: str, having: tuple[Input, ...]) -> TensorSpec | None:
-        """Return the output's tensor of a name; None if the output does not have it."""
+        """Return the output tensor with this name; None if the output does not have it.
+
+        Args:
+            name: the tensor's name.
+            having: the inputs that have a tensor with this name.
+        """
         [slice_] = self.module.slices
         module: Module | None = self.module
         if len(having) < len(slice_.inputs):
@@ -110,14 +115,14 @@ class FlatMatching:
             if self.unshared is not Unshared.UNION:
                 self._leave_out(name, UnusedReason.UNSHARED, self.models.sources)
                 return None
-            if not having:  # the reference has it, and is not among the inputs
+            if not having:  # only the reference has it, which is not an input
                 having, module = (Input(self.models.reference),), None
             elif not self._can_merge(having):
                 if len(having) > 1:
                     self._unfit.append(name)
                     return None
                 self._alone[having[0].model].append(name)
-                module = None  # it is copied
+                module = None  # the tensor is copied
         if all(i.model != self.models.reference for i in slice_.inputs):
             self._leave_out(name, UnusedReason.NOT_MERGED, (self.models.reference,))
         position = self.models.layers[having[0].model].position(name)
@@ -125,7 +130,7 @@ class FlatMatching:
         return TensorSpec(name, replace(slice_, inputs=having), names, position, module, None)
 
     def _leave_out(self, name: str, reason: UnusedReason, refs: Iterable[ModelRef]) -> None:
-        """Record that these models' tensors of a name are not used."""
+        """Record that the tensors with this name in these models are not used."""
         tensors = (self.models.sources[ref].tensors.get(name) for ref in refs)
         self.left_out += (LeftOut(tensor, reason) for tensor in tensors if tensor is not None)
 
@@ -138,14 +143,14 @@ class FlatMatching:
         return count >= method.fewest and (method.most is None or count <= method.most)
 
     def _collect(self, specs: list[TensorSpec]) -> None:
-        """Collect the problems and notes on tensors that not all models have."""
+        """Collect the problems and notes on tensors that only some models have."""
         lacking = "; ".join(
             f"{ref} lacks {len(names)}: {listed(names)}" for ref, names in self._lacking.items()
         )
         merged = {i.model: self.models.sources[i.model].tensors for i in self._inputs}
-        apart = list(without_part(self.recipe, merged, specs, self.unshared))
-        if apart:
-            self.problems += apart
+        unmerged_models = list(without_part(self.recipe, merged, specs, self.unshared))
+        if unmerged_models:
+            self.problems += unmerged_models
         elif lacking and self.unshared is Unshared.REFUSED:
             self.problems.append(self._not_in_all(lacking))
         elif lacking:
@@ -161,7 +166,7 @@ class FlatMatching:
         self._check_components(specs)
 
     def _check_components(self, specs: list[TensorSpec]) -> None:
-        """Check that the output has the components that the reference's pipeline has."""
+        """Check that the output has the same components as the reference's pipeline."""
         reference = self.models.reference
         components = [
             name for name, stem in self.models.sources[reference].components.items() if stem
@@ -171,8 +176,8 @@ class FlatMatching:
         self.notes.append(f"the components of {reference} are merged: {', '.join(components)}")
         merged = {spec.name.partition("/")[0] for spec in specs}
         empty = ", ".join(name for name in components if name not in merged)
-        others = ", ".join(sorted(merged.difference(components)))
-        if (empty or others) and not self.problems:
+        extra = ", ".join(sorted(merged.difference(components)))
+        if (empty or extra) and not self.problems:
             self.problems.append(
                 self.recipe.problem(
                     "The components of the pipelines differ",
@@ -182,7 +187,7 @@ class FlatMatching:
                         text
                         for text in (
                             f"without any tensor: {empty}" if empty else "",
-                            f"in other models only: {others}" if others else "",
+                            f"in other models only: {extra}" if extra else "",
                         )
                         if text
                     ),
@@ -213,7 +218,7 @@ class FlatMatching:
 
 
 def not_flat(recipe: Recipe, unshared: Unshared) -> Problem:
-    """Return the problem of an option for flat checkpoints, in a recipe that merges by layout."""
+    """Return the problem of an option for flat checkpoints in a recipe that is not flat."""
     return recipe.problem(
         f"--tensor-{unshared.value} is for checkpoints, whose tensors are matched by name",
         "models",

@@ -1,4 +1,4 @@
-"""The check that each model of a flat merge takes part: that a tensor of it is merged."""
+"""The check that at least one tensor of each model in a flat merge is merged with another's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from resumerge.recipe import ModelRef, Recipe
 from resumerge.tensors import Tensor
 
 TRIED = 5
-"""The number of names of a model that are tried to find a prefix in another model."""
+"""The number of a model's tensor names that are tried to find a prefix in another model."""
 
 
 def without_part(
@@ -22,25 +22,27 @@ def without_part(
     specs: Iterable[TensorSpec],
     unshared: Unshared,
 ) -> Iterator[Problem]:
-    """Yield a problem for each model of which no tensor is merged with another model's.
+    """Yield a problem for each model that has no tensor which is merged with another model's.
 
     Args:
         recipe: the recipe.
         tensors: the tensors of each model that is merged.
         specs: every tensor of the output.
-        unshared: what happens to tensors that not all models have. If they are refused, a tensor
+        unshared: the treatment of tensors that only some models have. If they are refused, a tensor
             that two models have counts as merged, because an option would keep it.
     """
     if len(tensors) == 1:
         return
-    together: dict[str, list[ModelRef]] = {
+    models_by_name: dict[str, list[ModelRef]] = {
         spec.name: [input_.model for input_ in spec.slice_.inputs] for spec in specs if spec.module
     }
     if unshared is Unshared.REFUSED:
         names = dict.fromkeys(name for own in tensors.values() for name in own)
-        together = {name: [ref for ref, own in tensors.items() if name in own] for name in names}
+        models_by_name = {
+            name: [ref for ref, own in tensors.items() if name in own] for name in names
+        }
     merged: set[ModelRef] = set()
-    for name, refs in together.items():
+    for name, refs in models_by_name.items():
         if len(refs) > 1 and taken([tensors[ref][name] for ref in refs], 0) is None:
             merged.update(refs)
     for ref in tensors:
@@ -67,11 +69,11 @@ def _advice(ref: ModelRef, tensors: Mapping[ModelRef, Collection[str]]) -> str:
 
 
 def prefix_between(shorter: Collection[str], longer: Collection[str]) -> str:
-    """Return the prefix that a model puts before most names of another; empty if there is none.
+    """Return the prefix that turns most of the shorter names into longer ones; empty if none does.
 
     Args:
-        shorter: the names of the other model.
-        longer: the names of the model.
+        shorter: the tensor names of one model, without the prefix.
+        longer: the tensor names of another model, which may begin with the prefix.
     """
     for name in list(shorter)[:TRIED]:
         for long_name in longer:

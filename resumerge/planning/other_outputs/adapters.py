@@ -1,4 +1,4 @@
-"""Plans whose output is a LoRA adapter: extracted from a model, or combined of adapters."""
+"""Plans whose output is a LoRA adapter: extracted from a model, or combined from adapters."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from resumerge.tensors import Factors
 from resumerge.tensors.target import Target
 
 ONE_FILE = {"": ADAPTER_STEM}
-"""The stem of the only file of an adapter: peft reads no other."""
+"""The stem of an adapter's only weight file. peft reads no other weight file."""
 
 OF_MODELS = ("tokenizer", "chat_template", "experts_together", "extract_expert", "quantised_as")
 """Keys of a recipe that a combination of adapters cannot have."""
@@ -44,7 +44,7 @@ def plan_extraction(
     """Plan the extraction of an adapter from the difference between a model and its base.
 
     Raises:
-        InputError: the models do not fit, or the adapter would be empty, or could not be loaded.
+        InputError: the models do not fit, or the adapter would be empty or could not be loaded.
         Resumable: a file cannot be read now.
     """
     models = ModelViews(sources, extraction.model)
@@ -60,13 +60,14 @@ def plan_extraction(
 
 
 def with_ranks(plan: Plan, chosen: Mapping[str, int]) -> Plan:
-    """Return the plan of an extracted adapter with the ranks that the differences have chosen.
+    """Return the plan of an extracted adapter with the ranks that were chosen from its weights.
 
-    It plans the same adapter, so the fingerprint and the size of shards stay.
+    The adapter remains the same, so the fingerprint and the shard size do not change.
 
     Args:
         plan: the plan with the highest ranks.
-        chosen: the ranks, by the names of modules; a module that is missing keeps its rank.
+        chosen: the rank of each module, by the module's name. A module that is missing keeps the
+            rank that it has in the plan.
     """
     assert plan.adapter is not None
     adapter = plan.adapter.with_ranks(chosen)
@@ -109,7 +110,7 @@ def plan_combination(
     """Plan an adapter that combines other adapters, without their base model.
 
     Raises:
-        InputError: with every problem that was found.
+        InputError: the adapters cannot be combined; holds every problem that was found.
     """
     problems = [*_problems(recipe, sources, method)]
     if problems:
@@ -127,14 +128,16 @@ def plan_combination(
     combining = Combining(method, tuple(i.model.text for i in inputs), recipe.rank, seed)
     adapters = [(input_, sources[input_.model]) for input_ in inputs]
     try:
-        adapter, targets, more, left_out = combine(recipe, adapters, combining, values_of)
+        adapter, targets, combination_notes, left_out = combine(
+            recipe, adapters, combining, values_of
+        )
     except ContradictingParameters as error:
         raise InputError([*invalid, *parameters.problems] or error.problems) from None
     except InputError as error:
         raise InputError([*invalid, *parameters.problems, *error.problems]) from None
     if problems := [*invalid, *parameters.problems]:
         raise InputError(problems)
-    notes = [*METHODS.notes_on(method.name), *notes, *more]
+    notes = [*METHODS.notes_on(method.name), *notes, *combination_notes]
     reference = sources[inputs[0].model]
     return _plan(
         recipe, sources, reference, Layers({}, None), adapter, targets, notes, left_out, seed
@@ -142,12 +145,12 @@ def plan_combination(
 
 
 def is_combination(recipe: Recipe, sources: Mapping[ModelRef, Source]) -> bool:
-    """Return whether a recipe merges adapters without a model: an adapter is listed as a model."""
+    """Return whether a recipe combines adapters: whether it lists an adapter as a model."""
     return recipe.has_method and any(sources[ref].is_adapter for ref in recipe.merged_models)
 
 
 def rank_of_models(recipe: Recipe) -> Iterator[Problem]:
-    """Yield a problem if a recipe has a rank, but merges models."""
+    """Yield a problem if a recipe that merges models states a rank, which only adapters have."""
     if recipe.rank is not None:
         yield recipe.problem(
             "A rank is of adapters that are combined",
@@ -161,7 +164,7 @@ def rank_of_models(recipe: Recipe) -> Iterator[Problem]:
 def _problems(
     recipe: Recipe, sources: Mapping[ModelRef, Source], method: MergeMethod
 ) -> Iterator[Problem]:
-    """Yield the problems of a recipe of adapters that do not depend on the adapters' tensors."""
+    """Yield the problems of combining adapters that are found without reading their tensors."""
     adapters = [ref for ref in recipe.merged_models if sources[ref].is_adapter]
     models = [ref for ref in recipe.merged_models if not sources[ref].is_adapter]
     if (first := next(iter(models), None)) and has_matrices(sources[first].tensors):
@@ -223,9 +226,12 @@ def _problems(
 
 
 def _check_count(recipe: Recipe, method: MergeMethod, inputs: Sequence[Input]) -> Iterator[Problem]:
-    """Check the number of adapters; a base that the method requires counts, but is no adapter."""
-    base = method.base == "required"
-    fewest, most = max(1, method.fewest - base), method.most and method.most - base
+    """Check the number of adapters.
+
+    A base model that the method requires counts in its `fewest` and `most`, but not as an adapter.
+    """
+    needs_base = method.base == "required"
+    fewest, most = max(1, method.fewest - needs_base), method.most and method.most - needs_base
     if len(inputs) < fewest or (most is not None and len(inputs) > most):
         wanted = f"exactly {most}" if most == fewest else f"at least {fewest}"
         if most is not None and len(inputs) > most > fewest:

@@ -1,4 +1,4 @@
-"""Plans a mixture of experts that is made of dense models."""
+"""Plans a mixture of experts that is made from dense models."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ def plan_mixture(
     seed: int,
     shard_size: int,
 ) -> Plan:
-    """Plan a mixture of experts that is made of dense models.
+    """Plan a mixture of experts that is made from dense models.
 
     Args:
         recipe: the recipe.
-        mixture: what it says of the mixture.
+        mixture: the recipe's settings of the mixture.
         sources: every model that the recipe names, opened and numbered.
-        tokenizers: the tokenizers that the gates' prompts need, if there are any.
+        tokenizers: the tokenizers for the gates' prompts; empty if there are no prompts.
         seed: the seed of random gates and noise.
         shard_size: largest shard in bytes.
 
     Raises:
-        InputError: with every problem that was found.
+        InputError: the mixture cannot be made; holds every problem that was found.
     """
     assert recipe.base_model is not None
     models = ModelViews(sources, recipe.base_model)
-    made, targets, notes, left_out = mix(recipe, mixture, models, tokenizers, seed=seed)
+    made_mixture, targets, notes, left_out = mix(recipe, mixture, models, tokenizers, seed=seed)
     notes = [*notes, *notes_on_quantisation(sources[recipe.base_model])]
     units, shards = pack(targets, shard_size)
     return Plan(
@@ -54,6 +54,6 @@ def plan_mixture(
         shard_size=shard_size,
         notes=tuple(dict.fromkeys(notes)),
         tokenizers={ref.text: v.digest for ref, v in tokenizers.vocabularies.items()},
-        mixture=made,
+        mixture=made_mixture,
         left_out=(*left_out, *left_out_of(sources.values())),
     )

@@ -28,7 +28,7 @@ class QuantisedOutput:
     Args:
         name: the value of ``out_dtype``.
         kind: the scheme in words.
-        loaders: a sentence on the programs that load the output.
+        loaders: a sentence for the user, on the programs that load the output.
         config: the quantization_config of the output's config.json.
         tensors: the names of the tensors that hold codes, scales and the like.
     """
@@ -41,7 +41,7 @@ class QuantisedOutput:
 
 
 def check_alike(recipe: Recipe, reference: Source) -> Iterator[Problem]:
-    """Yield a problem if the output cannot be quantised as the reference is."""
+    """Yield a problem if the output cannot be quantised in the same way as the reference."""
 
     def problem(what: str, expected: str, found: str, fix: str) -> Problem:
         return recipe.problem(what, "out_dtype", expected=expected, found=found, fix=fix)
@@ -64,7 +64,7 @@ def check_alike(recipe: Recipe, reference: Source) -> Iterator[Problem]:
 
 
 def _form_of(reference: Source) -> StoredForm | None:
-    """Return the stored form of a quantised model; None for others, and for GGUF."""
+    """Return the stored form of a quantised model; None for plain models, and for GGUF."""
     form = reference.carrier.stored
     return form if form and form.weights else None
 
@@ -74,16 +74,16 @@ def quantised_alike(
 ) -> tuple[list[Target], QuantisedOutput, list[str]]:
     """Return the tensors of the output, stored as the reference stores them.
 
-    The stored tensors of an unchanged weight are copied byte by byte, as are tensors with scales of
-    activations and caches.
+    The stored tensors of an unchanged weight are copied byte by byte. The scales of activations and
+    caches are also copied.
 
     Args:
         recipe: the recipe.
-        reference: the reference model, for which `check_alike` has no problem.
-        targets: the tensors, plain.
+        reference: the reference model, for which `check_alike` yields no problem.
+        targets: the output's tensors before quantisation.
 
     Returns:
-        the tensors; their quantisation; notes.
+        The tensors, their quantisation, and notes.
 
     Raises:
         InputError: a changed weight is stored in a form that this program does not write.
@@ -99,23 +99,23 @@ def quantised_alike(
             quantised.append(target)
         elif _is_unchanged(target.expression, reference.tensors[target.name]):
             quantised += (_copied(stored[part]) for part in weight.parts)
-        elif again := _written(target, weight, stored):
-            quantised += again
+        elif requantised := _written(target, weight, stored):
+            quantised += requantised
             changed.append(target.name)
         else:
             unwritten[target.name] = weight.kind
     if unwritten:
         raise InputError([_not_written(recipe, unwritten)])
     of_weights = {part for weight in form.weights.values() for part in weight.parts}
-    beside = [n for n in stored if n not in of_weights and n not in reference.tensors]
-    quantised += (_copied(stored[name]) for name in beside)
-    tensors = frozenset({*of_weights, *beside})
+    without_weight = [n for n in stored if n not in of_weights and n not in reference.tensors]
+    quantised += (_copied(stored[name]) for name in without_weight)
+    tensors = frozenset({*of_weights, *without_weight})
     kind = f"as in {reference.ref}: {form.quantised}"
     output = QuantisedOutput(
         SAME, kind, f"what loads {reference.ref} loads it", form.stated, tensors
     )
     copied = len(form.weights) - len(changed)
-    return quantised, output, [_note(reference, changed, copied, beside)]
+    return quantised, output, [_note(reference, changed, copied, without_weight)]
 
 
 def unrounded(tensor: Tensor) -> Tensor:
@@ -145,7 +145,7 @@ def _copied(stored: Stored) -> Target:
 
 
 def _written(target: Target, weight: StoredWeight, stored: Mapping[str, Stored]) -> list[Target]:
-    """Return the quantised tensors of a changed weight; empty if their form is not written."""
+    """Return the quantised tensors of a changed weight; empty if its form cannot be written."""
     layout = weight.written
     if layout is None or target.tensors != {target.name: target.shape}:
         return []

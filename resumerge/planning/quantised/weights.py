@@ -30,14 +30,14 @@ _PLAIN = re.compile(
     r"(^|\.)(vision\w*|visual\w*|image\w*|audio\w*|router|\w*gate|\w*norm\w*|\w*embed\w*|\w*bias|"
     r"classifier|score)(\.|$)"
 )
-"""Modules that the loaders keep plain: gates of experts, norms, tables, towers of other inputs."""
+"""Modules that loaders expect unquantised: gates of experts, norms, tables, encoders of media."""
 
 _FUSED = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"), ("w1", "w3"))
-"""Neighbouring modules that servers fuse into one, so that all of them are quantised, or none."""
+"""Modules that inference servers fuse. Either all modules of a group are quantised, or none."""
 
 
 def check_quantised(recipe: Recipe, reference: Source, *, flat: bool) -> Iterator[Problem]:
-    """Yield a problem if the recipe asks for quantised weights, and they cannot be quantised.
+    """Yield a problem if the recipe asks for quantised weights and they cannot be quantised.
 
     Args:
         recipe: the recipe.
@@ -86,15 +86,15 @@ def check_quantised(recipe: Recipe, reference: Source, *, flat: bool) -> Iterato
 def quantised_output(
     recipe: Recipe, reference: Source, targets: Sequence[Target]
 ) -> tuple[list[Target], QuantisedOutput | None, list[str]]:
-    """Return the tensors of the output as the recipe's ``out_dtype`` has them.
+    """Return the tensors of the output, quantised as the recipe's ``out_dtype`` says.
 
     Args:
         recipe: the recipe.
         reference: the model whose config the output has.
-        targets: the tensors, plain.
+        targets: the output's tensors before quantisation.
 
     Returns:
-        the tensors; their quantisation; notes.
+        The tensors, their quantisation (None if the output is not quantised), and notes.
 
     Raises:
         InputError: no weight fits the scheme, or a weight cannot be stored as in the reference.
@@ -147,7 +147,7 @@ def _transposed(reference: Source) -> Iterator[str]:
 
 
 def _is_linear(target: Target) -> bool:
-    """Return whether a tensor is the weight of a linear layer that loaders quantise."""
+    """Return whether a tensor is the weight of a linear layer that loaders accept as quantised."""
     name = target.name
     return (
         target.tensors == {name: target.shape}
@@ -160,22 +160,22 @@ def _is_linear(target: Target) -> bool:
 
 
 def _is_matrix(target: Target) -> bool:
-    """Return whether a plain tensor may be the weight of a linear layer, or of packed experts."""
+    """Return whether a tensor may be the plain weight of a linear layer or of packed experts."""
     return target.dtype in FLOATS and len(target.shape) > 1 and not is_embedding(target.name)
 
 
 def _unfit(scheme: OutputScheme, targets: Sequence[Target]) -> dict[str, str]:
-    """Return the weights that stay plain because they, or fused neighbours, do not fit the scheme.
+    """Return the reason why a weight stays unquantised, for each weight that does, by name.
 
-    Each has a reason.
+    The weight, or a module that servers fuse with it, does not fit the scheme.
     """
     linear = {target.name: target for target in targets if _is_linear(target)}
     unfit = {n: why for n, target in linear.items() if (why := _why_unfit(scheme, target))}
     for name in list(unfit):
         stem, _, module = _module(name).rpartition(".")
         for group in _FUSED:
-            beside = [f"{stem}.{other}.weight" for other in group if module in group]
-            for other in beside:
+            neighbours = [f"{stem}.{other}.weight" for other in group if module in group]
+            for other in neighbours:
                 if other in linear and other not in unfit:
                     unfit[other] = f"beside {module}, which is {unfit[name]}"
     return unfit
@@ -195,7 +195,7 @@ def _notes(
     plain: Collection[str],
     unfit: Mapping[str, str],
 ) -> list[str]:
-    """Return the notes on the quantisation for the user."""
+    """Return notes for the user on the quantisation."""
     count = sum(bool(target.dtypes) for target in targets)
     notes = [
         f"{counted(count, 'weight')} of linear layers are written as {output.kind} "

@@ -1,4 +1,4 @@
-"""Places of the output's tensors in its files: packed anew, or as in the files of a model."""
+"""The places of the output's tensors in its files: packed anew, or as in a model's files."""
 
 from resumerge.planning.shards.packing import MODEL, pack, parts_of
 from resumerge.planning.shards.source_files import pack_as_source

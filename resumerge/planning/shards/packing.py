@@ -1,4 +1,4 @@
-"""Packing the output tensors into shards, with every header and offset known in advance."""
+"""Packs the output's tensors into shards. Every header and offset is known in advance."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from resumerge.tensors.dtypes import nbytes
 from resumerge.tensors.target import Target
 
 MODEL: Mapping[str, str] = {"": STEM}
-"""A model of one part."""
+"""The parts of an ordinary model: a single part, whose tensors have no prefix."""
 
 
 def parts_of(reference: Source, stem: str) -> Mapping[str, str]:
-    """Return for each part of the output, by the prefix of its tensors, the stem of its files.
+    """Return the stem of the weight files of each part, by the prefix of the part's tensors.
 
     The parts are the components of a pipeline, or a model and its modules of sentence-transformers.
 
     Args:
         reference: the reference model.
-        stem: the stem of the files of a model of one part.
+        stem: the stem of the files of a model that is not a pipeline.
     """
     parts = {f"{name}/": own for name, own in reference.components.items() if own}
     modules = reference.modules.stems if reference.modules else {}
@@ -36,23 +36,23 @@ def pack(
     """Fill shards in the order of the targets, part by part.
 
     A shard is closed when the next tensor would make its data larger than `shard_size` bytes. A
-    tensor that is larger than that has a shard of its own. Within a shard, wider dtypes come first,
-    so that every tensor is aligned to its element size.
+    single tensor that is larger gets its own shard. Within a shard, wider dtypes come first, so
+    that every tensor is aligned to its element size.
 
     Args:
         targets: the output tensors.
         shard_size: largest shard in bytes.
-        parts: the stem of each part's files, by the prefix of its tensors, which is also its
-            folder. In the files the tensors are named without the prefix.
+        parts: the stem of each part's files, by the prefix of the part's tensors. The prefix is
+            also the part's folder, and is not in the tensors' names in the files.
     """
     units: list[Unit] = []
     shards: list[Shard] = []
     for prefix, stem in parts.items():
-        others = tuple(other for other in parts if len(other) > len(prefix))
+        longer_prefixes = tuple(other for other in parts if len(other) > len(prefix))
         of_part = [
             target
             for target in targets
-            if target.name.startswith(prefix) and not target.name.startswith(others)
+            if target.name.startswith(prefix) and not target.name.startswith(longer_prefixes)
         ]
         _pack_part(of_part, shard_size, prefix, stem, units, shards)
     return tuple(units), tuple(shards)
@@ -67,14 +67,14 @@ def _pack_part(
     shards: list[Shard],
 ) -> None:
     """Append the units and shards of one part."""
-    groups: list[list[list[Target]]] = []  # each group has whole tensors
+    groups: list[list[list[Target]]] = []  # shards of tensors of targets
     filled = 0
-    for whole in whole_tensors(targets):
-        size = sum(target.nbytes for target in whole)
+    for targets_of_tensor in whole_tensors(targets):
+        size = sum(target.nbytes for target in targets_of_tensor)
         if not groups or filled + size > shard_size:
             groups.append([])
             filled = 0
-        groups[-1].append(whole)
+        groups[-1].append(targets_of_tensor)
         filled += size
     for index, tensors in enumerate(groups):
         name = prefix + shard_name(index, len(groups), stem)
@@ -92,10 +92,10 @@ def add_packed(
 
     Args:
         name: the shard's name.
-        tensors: the targets, grouped by tensor.
-        units: the units so far.
-        shards: the shards so far.
-        prefix: the prefix of the targets' names, which the names in the file do not have.
+        tensors: the targets, grouped by tensor. The list is sorted in place.
+        units: the units so far; the new units are appended.
+        shards: the shards so far; the new shard is appended.
+        prefix: the prefix of the targets' names that is left out in the file.
     """
     tensors.sort(key=lambda whole: -whole[0].alignment)
     group = [target for whole in tensors for target in whole]
@@ -114,11 +114,11 @@ def add_shard(
 
     Args:
         name: the shard's name.
-        header: the file's first bytes, which say where the targets are.
+        header: the file's first bytes, which hold the offsets of the targets.
         targets: the targets, in their order in the file.
-        units: the units so far.
-        shards: the shards so far.
-        copied: the weight file that the shard is a copy of; None if it is none.
+        units: the units so far; the new units are appended.
+        shards: the shards so far; the new shard is appended.
+        copied: the weight file whose copy the shard is; None if the shard is not a copy.
     """
     first, offset, number = len(units), len(header), len(shards)
     for target in targets:
@@ -152,7 +152,7 @@ def add_shard(
 
 
 def whole_tensors(targets: Sequence[Target]) -> Iterator[list[Target]]:
-    """Yield the targets of each tensor together; they have one dtype."""
+    """Yield the list of each tensor's targets. All targets of a tensor have the same dtype."""
     whole: list[Target] = []
     for target in targets:
         if whole and not target.continues_tensor:

@@ -1,8 +1,9 @@
-"""Packing an output that is one model (``model+adapter``, or a copy) into that model's files.
+"""Packs an output that is made from one model (``model+adapter``, or a copy) as in its files.
 
-Each file of the model becomes a shard of the same name with the same tensors. If all of them keep
-dtype and shape, the shard begins with the first bytes of the file, and every tensor has the offset
-that it has there. So a shard whose tensors are all copied equals the file, byte by byte.
+Each file of the model becomes a shard of the same name with the same tensors. If all tensors of a
+file keep dtype and shape, the shard begins with the first bytes of the file, and every tensor has
+the same offset as in the file. A shard whose tensors are all copied therefore equals the file, byte
+by byte.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from resumerge.tensors import Stored
 from resumerge.tensors.target import Target
 
 COPYING = "passthrough"
-"""The method whose output has the tensors of its only model."""
+"""The method that copies the tensors of a single model."""
 
 
 class _Entry(NamedTuple):
@@ -40,7 +41,7 @@ class _WeightFile:
     Args:
         key: the key of the file in the plan.
         name: the file's name in the model's folder.
-        first: the bytes before the first tensor.
+        first: the bytes of the file before the first tensor.
         entries: the tensors, in the order of their bytes.
     """
 
@@ -50,7 +51,10 @@ class _WeightFile:
     entries: tuple[_Entry, ...]
 
     def in_place(self, tensors: Sequence[list[Target]]) -> list[Target] | None:
-        """Return targets in the order of the file's tensors; None if these are not the same."""
+        """Return the targets in the order of the file's tensors.
+
+        None if names, dtypes or shapes differ from those in the file.
+        """
         begins = {next(iter(targets[0].tensors)): targets for targets in tensors}
         ordered, entries_so_far = list[Target](), list[_Entry]()
         while len(entries_so_far) < len(self.entries):
@@ -67,10 +71,10 @@ class _WeightFile:
 def pack_as_source(
     recipe: Recipe, source: Source, targets: Sequence[Target]
 ) -> tuple[tuple[Unit, ...], tuple[Shard, ...]] | None:
-    """Pack the tensors of an output that is one model into that model's files.
+    """Pack the tensors of an output that is made from one model as in that model's files.
 
-    A tensor that the files lack, such as a head that an adapter unties, goes into the shard of the
-    tensor before it.
+    A tensor that the files lack, such as a head that an adapter unties, is put into the shard of
+    the previous tensor.
 
     Args:
         recipe: the recipe.
@@ -78,8 +82,8 @@ def pack_as_source(
         targets: the output tensors.
 
     Returns:
-        the units and the shards. None if the output is not one model, if loaders do not look for
-        the names of its files, or if no file keeps the offsets of its tensors.
+        The units and the shards; None if the output is not made from one model, if loaders do not
+        look for the names of the model's files, or if no file keeps the offsets of its tensors.
     """
     files = {file.name: file for file in _files_of(source)} if _is_one_model(recipe) else {}
     places = {entry.name: name for name, file in files.items() for entry in file.entries}
@@ -87,11 +91,11 @@ def pack_as_source(
         return None
     groups: dict[str, list[list[Target]]] = {name: [] for name in files}
     name = next(iter(files))
-    for whole in whole_tensors(targets):
-        name = places.get(next(iter(whole[0].tensors)), name)
-        groups[name].append(whole)
+    for targets_of_tensor in whole_tensors(targets):
+        name = places.get(next(iter(targets_of_tensor[0].tensors)), name)
+        groups[name].append(targets_of_tensor)
     units, shards = list[Unit](), list[Shard]()
-    kept = 0
+    kept_files = 0
     for name, file in files.items():
         if not groups[name]:
             return None
@@ -101,8 +105,8 @@ def pack_as_source(
         else:
             copied = file.key if _are_copies(file, ordered) else None
             add_shard(name, file.first, ordered, units, shards, copied)
-            kept += 1
-    return (tuple(units), tuple(shards)) if kept else None
+            kept_files += 1
+    return (tuple(units), tuple(shards)) if kept_files else None
 
 
 def _is_one_model(recipe: Recipe) -> bool:
@@ -118,7 +122,7 @@ def _is_one_model(recipe: Recipe) -> bool:
 def _files_of(source: Source) -> Iterator[_WeightFile]:
     """Yield the weight files of a model, if they are the shards of one model in safetensors.
 
-    For a model with an adapter these are the files of the model itself.
+    For a model with an adapter, the files of the model itself are yielded.
     """
     prefix, model = ("base/", source.base) if source.base else ("", source)
     names = sorted(model.files)
@@ -131,7 +135,7 @@ def _files_of(source: Source) -> Iterator[_WeightFile]:
 
 
 def _entries_of(first: bytes) -> tuple[_Entry, ...]:
-    """Return the tensors of a header that was validated before, in the order of their bytes."""
+    """Return the tensors of a validated header, in the order of their bytes."""
     header: Mapping[str, Mapping[str, list[int]]] = json.loads(first[8:])
     entries = ((name, entry) for name, entry in header.items() if name != METADATA)
     ordered = sorted(entries, key=lambda named_entry: named_entry[1]["data_offsets"])

@@ -1,4 +1,4 @@
-"""Settings of config.json for each layer: they move with the layers, or the recipe is refused."""
+"""Per-layer settings of config.json. If they cannot move with the layers, the recipe is refused."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def check_settings(
             "layers",
         )
     yield from _check_features(recipe, models, module, layers)
-    rests = {
+    names_in_layers = {
         name_in_layer
         for names in models.layer_tensors(reference, layers.stack).values()
         for name_in_layer in names
@@ -48,8 +48,8 @@ def check_settings(
     unstated = [
         setting
         for setting in move_settings(config, layers.keys, count, origins)[1]
-        # A setting that is also a tensor of the layer moves with the layer anyway.
-        if not any(name_in_layer.endswith(f".{setting.key}") for name_in_layer in rests)
+        # A setting that is also stored as a tensor of the layer moves with the layer.
+        if not any(name_in_layer.endswith(f".{setting.key}") for name_in_layer in names_in_layers)
     ]
     if unstated:
         yield _unstated_problem(recipe, models, module, layers, unstated)
@@ -60,16 +60,16 @@ def _check_features(
 ) -> Iterator[Problem]:
     """Check that no key selects an encoder's layer by its number, counted from the first layer.
 
-    A number from the last layer on (``vision_feature_layer: -2``) means the same in the output.
+    A number counted from the last layer (``vision_feature_layer: -2``) keeps its meaning.
     """
     config = models.sources[models.reference].config
     parts = {part for key in layers.keys for part in _ENCODERS.findall(key)}
     for key, value in config.items():
-        stated = value if isinstance(value, list) else [value]
-        numbers = [n for n in stated if type(n) is int and n >= 0]
-        named = _FEATURES.search(key) and any(part in key for part in parts)
+        values = value if isinstance(value, list) else [value]
+        numbers = [n for n in values if type(n) is int and n >= 0]
+        is_selector = _FEATURES.search(key) and any(part in key for part in parts)
         loses_layers = not layers.keeps_numbers or max(numbers, default=0) > len(layers.origins)
-        if named and numbers and loses_layers:
+        if is_selector and numbers and loses_layers:
             yield recipe.problem(
                 f"{key} in config.json names layers {layers.stack}.* by their number",
                 f"{module.slices[0].inputs[0].path}.layer_range",
@@ -83,7 +83,7 @@ def _check_features(
 def moved_config(
     models: ModelViews, layers: LayerMap, config: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """Return a config.json in which the settings of layers are those of the output's layers."""
+    """Return config.json with its per-layer settings moved to the places of the output's layers."""
     count = models.layers[models.reference].counts[layers.stack]
     sections, _ = move_settings(config, layers.keys, count, _origins(models, layers))
     for path, section in sections.items():
@@ -130,7 +130,7 @@ def _unstated_problem(
 def notes_on_numbers(models: ModelViews, layers: LayerMap) -> Iterator[str]:
     """Yield a note on each key that selects layers by number, if layers change their numbers.
 
-    Keys that a rule of a known class reads are left out, because these settings move with the
+    Keys that a rule of a known class reads get no note, because their settings move with the
     layers.
     """
     if layers.keeps_numbers:
@@ -143,12 +143,12 @@ def notes_on_numbers(models: ModelViews, layers: LayerMap) -> Iterator[str]:
             return
         section = section_at(config, path)
         rules = rules_of(section, config, path)
-        harmless = {name for rule in rules for name in rule.keys}
+        moving_keys = {name for rule in rules for name in rule.keys}
         if not section.get("use_sliding_window", True):
-            harmless.add("max_window_layers")
+            moving_keys.add("max_window_layers")
         for name, value in section.items():
             selects = _BY_NUMBER.search(name) or (not rules and name in _OF_NUMBERS)
-            if selects and name not in harmless and type(value) is int and value > 1:
+            if selects and name not in moving_keys and type(value) is int and value > 1:
                 yield (
                     f"config.json's {name}: {value} selects layers by their number: it applies "
                     "to the new layer numbers of the output"

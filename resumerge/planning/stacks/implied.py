@@ -1,7 +1,7 @@
-"""Compares the tensors that an output will have with those that its config.json implies.
+"""Compares the tensors of a planned output with the tensors that its config.json implies.
 
-The other checks run before the output is planned. This check compares the planned output, and finds
-differences that the other checks have no rule for.
+The other checks run before the output is planned. This check finds differences for which they have
+no rule.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from resumerge.tensors.target import Target
 def check_implied(
     recipe: Recipe, models: ModelViews, maps: Sequence[LayerMap], targets: Sequence[Target]
 ) -> Iterator[Problem]:
-    """Check that the output has the layers that its config.json counts, each of its kind.
+    """Check that the output has as many layers as its config.json says, of the kinds it says.
 
     Args:
         recipe: the recipe.
@@ -56,16 +56,16 @@ def _check_layers(
     written: Mapping[str, tuple[int, ...]],
 ) -> Iterator[Problem]:
     """Compare each layer with the reference's layers that have the same settings in config.json."""
-    before = models.sources[models.reference].config
+    reference_config = models.sources[models.reference].config
     kinds = kinds_of(models, models.reference, layers.stack)
     output_layers: list[dict[str, tuple[int, ...]]] = [{} for _ in layers.origins]
     for name, shape in written.items():
-        located = split(name)
-        if located and located.stack == layers.stack and located.index < len(output_layers):
-            output_layers[located.index][located.rest] = shape
+        numbered = split(name)
+        if numbered and numbered.stack == layers.stack and numbered.index < len(output_layers):
+            output_layers[numbered.index][numbered.rest] = shape
     for key in layers.keys:
         path = key.split(".")[:-1]
-        settings_before = _together(layer_entries(before, path, len(kinds)), len(kinds))
+        settings_before = _together(layer_entries(reference_config, path, len(kinds)), len(kinds))
         settings_after = _together(
             layer_entries(config, path, len(output_layers)), len(output_layers)
         )
@@ -73,19 +73,19 @@ def _check_layers(
         for entries, kind in zip(settings_before, kinds):
             implied.setdefault(entries, set()).add(kind)
         for place, (entries, layer) in enumerate(zip(settings_after, output_layers)):
-            alike = implied.get(entries)
-            if alike is None:
+            allowed_kinds = implied.get(entries)
+            if allowed_kinds is None:
                 continue
             tensors = layer.items()
-            if not any(kind <= tensors for kind in alike):
-                nearest = min(alike, key=lambda kind: len(kind - tensors))
+            if not any(kind <= tensors for kind in allowed_kinds):
+                nearest = min(allowed_kinds, key=lambda kind: len(kind - tensors))
                 lacking = [f"{layers.stack}.{place}.{rest}" for rest, _ in nearest - tensors]
                 yield _problem(recipe, listed(sorted(lacking)), "no such tensors of these shapes")
                 return
 
 
 def _together(settings: Mapping[str, Sequence[Any]], count: int) -> list[str]:
-    """Return all settings of each layer as one text."""
+    """Return one text for each layer, with the layer's value of every setting."""
     keys = sorted(settings)
     return [repr([settings[key][layer] for key in keys]) for layer in range(count)]
 

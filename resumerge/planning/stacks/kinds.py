@@ -1,7 +1,7 @@
 """Checks of the kinds of layers: attention and state space, dense and expert, and so on.
 
-The output gets the reference's config.json. So every layer of the output must be of a kind that the
-reference has, at a position where that config.json expects a layer of this kind.
+The output gets the reference's config.json. Every layer of the output must therefore be of a kind
+that the reference has, at a position where config.json expects this kind.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from resumerge.recipe import ModelRef, Module, Recipe
 from resumerge.tensors import Tensor
 
 Kind = frozenset[tuple[str, tuple[int, ...]]]
-"""A layer's tensors: their names inside it, and their shapes."""
+"""The kind of a layer: the names inside the layer and the shapes of its tensors."""
 
 
 def compare_layers(
     recipe: Recipe, models: ModelViews, module: Module, part: ModulePart, mismatches: Mismatches
 ) -> None:
-    """Record the names and shapes in which layers of other models differ from the reference's.
+    """Record the tensors in which layers of other models differ from the reference's layers.
 
-    A layer has to be like any layer of the reference. If it is like none, its differences from the
-    most similar layer are recorded.
+    A layer must have the same names and shapes as some layer of the reference. If no layer of the
+    reference has them, the differences from the most similar layer are recorded.
     """
     assert part.stack is not None
     reference = models.reference
@@ -66,21 +66,21 @@ def _layers(models: ModelViews, ref: ModelRef, stack: str) -> dict[int, dict[str
     tensors, own_stack = models.sources[ref].tensors, models.stack_in(ref, stack)
     return {
         number: {
-            rest: tensor
-            for rest in rests
-            if not is_computed(tensor := tensors[f"{own_stack}.{number}.{rest}"])
+            name_in_layer: tensor
+            for name_in_layer in names_in_layer
+            if not is_computed(tensor := tensors[f"{own_stack}.{number}.{name_in_layer}"])
         }
-        for number, rests in models.layer_tensors(ref, stack).items()
+        for number, names_in_layer in models.layer_tensors(ref, stack).items()
     }
 
 
 def kinds_of(models: ModelViews, ref: ModelRef, stack: str) -> list[Kind]:
-    """Return the kind of each layer of a model's stack, by the reference's name of the stack."""
+    """Return the kind of each layer of a model's stack. The stack is named as in the reference."""
     return [_kind(layer) for _, layer in sorted(_layers(models, ref, stack).items())]
 
 
 def _kind(layer: Mapping[str, Tensor]) -> Kind:
-    return frozenset((rest, tensor.shape) for rest, tensor in layer.items())
+    return frozenset((name_in_layer, tensor.shape) for name_in_layer, tensor in layer.items())
 
 
 def check_kinds(
@@ -88,32 +88,32 @@ def check_kinds(
 ) -> Iterator[Problem]:
     """Check that each layer of the output is of the kind that config.json expects at its position.
 
-    If config.json states the kinds, or its class derives them by a known rule, they move with the
-    layers, and there is nothing to check. Otherwise the kind follows from a layer's number by some
-    rule of the architecture: the first few layers are of one kind, and the others repeat with a
-    period. The rule is read off the reference's own layers, and the output has to follow it.
+    If config.json states the kinds, or the model class derives them by a known rule, they move with
+    the layers and need no check. Otherwise the architecture derives the kind from a layer's number:
+    the first few layers are of one kind, and the other layers repeat with a period. This rule is
+    inferred from the reference's layers, and the output must follow it.
     """
     assert part.stack is not None
     kinds = kinds_of(models, models.reference, part.stack)
     if len(set(kinds)) < 2 or _are_stated(models, layers, kinds):
         return
     refs = list(models.sources)
-    names = {ref: _layers(models, ref, part.stack) for ref in refs}
-    wanted = continued(kinds, len(layers.origins))
-    for place, (origin, kind) in enumerate(zip(layers.origins, wanted)):
+    layers_of = {ref: _layers(models, ref, part.stack) for ref in refs}
+    expected_kinds = continued(kinds, len(layers.origins))
+    for place, (origin, kind) in enumerate(zip(layers.origins, expected_kinds)):
         source, layer = origin.inputs[0]
-        chosen = _kind(names[refs[source]].get(layer, {}))
-        # `compare_layers` reports the kinds that no layer of the reference has.
-        if chosen != kind and chosen in kinds:
+        chosen_kind = _kind(layers_of[refs[source]].get(layer, {}))
+        # `compare_layers` reports a kind that no layer of the reference has.
+        if chosen_kind != kind and chosen_kind in kinds:
             yield _out_of_place(recipe, models, module, kinds, place, refs[source], layer)
             return
 
 
 def continued(kinds: Sequence[Kind], count: int) -> list[Kind]:
-    """Return the kinds of `count` layers that continue these: a beginning, then a period.
+    """Return the kinds of `count` layers that continue the pattern of the given kinds.
 
-    The period is the shortest that occurs at least twice; if there is none, all layers are one
-    period.
+    The pattern is a beginning, and then a period that repeats. The period is the shortest that
+    occurs at least twice at the end. If no period does, all layers together are the period.
     """
     for period in range(1, len(kinds) // 2 + 1):
         first = len(kinds) - period
@@ -132,7 +132,7 @@ def _extended(kinds: Sequence[Kind], period: int, count: int) -> list[Kind]:
 
 
 def _are_stated(models: ModelViews, layers: LayerMap, kinds: Sequence[Kind]) -> bool:
-    """Return whether settings in config.json, one or all together, tell the kinds apart."""
+    """Return whether one setting in config.json, or all of them together, identify the kinds."""
     config = models.sources[models.reference].config
     for key in layers.keys:
         entries = layer_entries(config, key.split(".")[:-1], len(kinds)).values()
@@ -143,9 +143,9 @@ def _are_stated(models: ModelViews, layers: LayerMap, kinds: Sequence[Kind]) -> 
 
 
 def _tells(entries: Sequence[Any], kinds: Sequence[Kind]) -> bool:
-    said: dict[str, Kind] = {}
-    fits = all(said.setdefault(repr(e), kind) == kind for e, kind in zip(entries, kinds))
-    return fits and len(said) > 1
+    kind_of_entry: dict[str, Kind] = {}
+    fits = all(kind_of_entry.setdefault(repr(e), kind) == kind for e, kind in zip(entries, kinds))
+    return fits and len(kind_of_entry) > 1
 
 
 def _out_of_place(

@@ -1,8 +1,8 @@
 """Notes on merged layers that differ in kind, but not in their tensors.
 
 Layers with sliding and full attention, or with and without positions, have tensors of the same
-names and shapes, and the output's config.json can state only one of them. Layers with different
-tensors are refused elsewhere.
+names and shapes, but the output's config.json can state only one kind. Other checks refuse layers
+with different tensors.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from resumerge.sizes import some
 
 
 def notes_on_mixed_layers(models: ModelViews, layers: LayerMap) -> Iterator[str]:
-    """Yield a note on each setting that differs between layers which slices merge into one."""
+    """Yield a note on each setting that differs between layers that slices merge into one."""
     inputs = [origin.inputs for origin in layers.origins]
     yield from _notes(models, layers.stack, inputs, "the first model of each slice")
 
 
 def notes_on_mixed_models(models: ModelViews, module: Module, part: ModulePart) -> Iterator[str]:
-    """Yield a note on each setting of layers that differs between models that are merged whole."""
+    """Yield a note on each per-layer setting that differs between models merged as a whole."""
     refs = dict.fromkeys([models.reference, *(i.model for i in module.slices[0].inputs)])
     numbers = [models.sources[ref].number for ref in refs]
     for stack, count in models.layers[models.reference].counts.items():
@@ -36,7 +36,10 @@ def _notes(
     models: ModelViews, stack: str, inputs: Sequence[Sequence[tuple[int, int]]], whose: str
 ) -> Iterator[str]:
     configs = {source.number: source.config for source in models.sources.values()}
-    layers = [[SourceLayer(n, configs[n], layer) for n, layer in several] for several in inputs]
+    layers = [
+        [SourceLayer(n, configs[n], layer) for n, layer in inputs_of_layer]
+        for inputs_of_layer in inputs
+    ]
     inferred = models.layers[models.reference]
     config = models.sources[models.reference].config
     keys, count = inferred.keys.get(stack, ()), inferred.counts[stack]

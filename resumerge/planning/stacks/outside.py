@@ -1,6 +1,6 @@
-"""The check for tensors outside the layers that have a part for each layer.
+"""The check for tensors outside the layers that contain one part for each layer.
 
-Slices do not cut such tensors, so they would not fit the layers of the output.
+Slices do not cut these tensors, which would therefore not fit the layers of the output.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PERIOD = re.compile(r"(interval|period|every\w*|frequency)$")
 def check_tensors_outside(
     recipe: Recipe, models: ModelViews, module: Module, part: ModulePart, layers: LayerMap
 ) -> Iterator[Problem]:
-    """Check that no tensor outside the layers has a part for each of them."""
+    """Check that no tensor outside the layers contains one part for each layer."""
     count = models.layers[models.reference].counts[layers.stack]
     if layers.keeps_numbers and len(layers.origins) == count:
         return
@@ -44,7 +44,7 @@ def check_tensors_outside(
 def _parts_of_layers(
     models: ModelViews, part: ModulePart, layers: LayerMap
 ) -> Iterator[tuple[list[str], str]]:
-    """Yield (names of tensors, the reason why they depend on the number of layers)."""
+    """Yield (names of tensors, the reason why the tensors depend on the number of layers)."""
     reference = models.sources[models.reference]
     inferred = models.layers[models.reference]
     count = inferred.counts[layers.stack]
@@ -57,14 +57,14 @@ def _parts_of_layers(
     numbers = {k: v for s in sections for k, v in s.items() if type(v) is int and v > 0}
     for key, width in numbers.items():
         if "per_layer" in key:
-            wide = [
+            wide_names = [
                 n for n, shape in outside.items() if "per_layer" in n and width * count in shape
             ]
-            if wide:
-                yield wide, f"with {count} parts of {key}: {width}"
-    own = [n for n, shape in outside.items() if _has_rows_of_layers(n, shape, count)]
-    if own:
-        yield own, f"with a row for each of the {count} layers"
+            if wide_names:
+                yield wide_names, f"with {count} parts of {key}: {width}"
+    names_with_rows = [n for n, shape in outside.items() if _has_rows_of_layers(n, shape, count)]
+    if names_with_rows:
+        yield names_with_rows, f"with a row for each of the {count} layers"
     lengths = {count: f"{count} layers"} | {
         count // period: f"{key}: {period}"
         for key, period in numbers.items()
@@ -72,9 +72,9 @@ def _parts_of_layers(
     }
     lists: dict[str, set[int]] = defaultdict(set)
     for name in outside:
-        located = split(name)
-        if located is not None and not (is_bridge(name) or _CONVOLUTIONS.search(name)):
-            lists[located.stack].add(located.index)
+        numbered = split(name)
+        if numbered is not None and not (is_bridge(name) or _CONVOLUTIONS.search(name)):
+            lists[numbered.stack].add(numbered.index)
     for stack, indices in lists.items():
         gapless = max(indices) == len(indices) - 1
         sparse = not gapless and len(indices) > 2 and count // 2 <= max(indices) < count
@@ -87,7 +87,7 @@ def _parts_of_layers(
 def check_shared_counts(
     recipe: Recipe, models: ModelViews, maps: Sequence[LayerMap]
 ) -> Iterator[Problem]:
-    """Check that stacks with the same count in config.json have the same length in the output."""
+    """Check that stacks whose length is one key of config.json have equal lengths in the output."""
     inferred = models.layers[models.reference]
     lengths = {**inferred.counts, **{layers.stack: len(layers.origins) for layers in maps}}
     for layers in maps:

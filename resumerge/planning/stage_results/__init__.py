@@ -1,1 +1,1 @@
-"""Results of stages: results that are kept as models, and tensors that are spilled."""
+"""The results of stages: those kept as models in the output, and the tensors that are spilled."""

@@ -1,4 +1,4 @@
-"""Stages whose results are written beside the model, each as a model in a folder of its own."""
+"""Kept stages: their results are written beside the model, each as a model in its own folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from resumerge.recipe import Recipe
 
 
 def names_to_keep(recipe: Recipe, names: Sequence[str], *, every: bool) -> Sequence[str]:
-    """Return the names of the stages that are kept: those that were given, or every stage's."""
+    """Return the names of the stages to keep: of all stages if `every`, and otherwise `names`."""
     return [stage.name for stage in recipe.stages] if every else names
 
 

@@ -1,6 +1,6 @@
 """The choice of the stage results that are spilled: written to scratch files.
 
-Other results are computed again each time that they are read.
+All other results of stages are computed again each time that they are read.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ READ_MS, WRITE_MS = 0.25, 0.7
 
 _MIB = 1 << 20
 _BLOCK_RUN = BLOCK_RUN_BYTES // 4
-"""The number of elements that are read at once, unless a block is larger."""
+"""The number of elements that are read at once if a block is not larger."""
 
 
 class Materialize(Enum):
-    """The ways to choose the results of stages that are written to scratch files."""
+    """The modes of choosing the stage results that are written to scratch files."""
 
     AUTO = "auto"
     ALWAYS = "always"
@@ -31,7 +31,7 @@ class Materialize(Enum):
 
 
 def with_spilled(plan: Plan, how: Materialize) -> Plan:
-    """Return the plan with results of stages spilled, by default where that saves time."""
+    """Return the plan with stage results spilled; with `AUTO`, those where it saves time."""
     results = {
         unit.expression: unit.block_elements
         for stage in plan.stages
@@ -49,7 +49,7 @@ def with_spilled(plan: Plan, how: Materialize) -> Plan:
 
 
 Results = dict[Tensor, int]
-"""Tensors that stages compute, with the number of elements in a block of each."""
+"""Tensors that stages compute, each with the number of elements in its blocks."""
 
 
 def _always(root: Tensor, results: Results) -> Results:
@@ -59,7 +59,8 @@ def _always(root: Tensor, results: Results) -> Results:
 def _where_quicker(root: Tensor, results: Results) -> Results:
     """Return the results that are quicker to spill than to compute again.
 
-    The nodes are decided from the root on, because a spilled tensor reads its operands only once.
+    Nodes are decided in order, starting at the root, because a spilled tensor reads its operands
+    only once.
     """
     passes: Counter[Tensor] = Counter({root: 1})
     at_once = {root: _read_at_once(root, _BLOCK_RUN)}
@@ -72,23 +73,23 @@ def _where_quicker(root: Tensor, results: Results) -> Results:
             mib = node.nbytes / _MIB
             if (times - 1) * cost(node) > mib * (WRITE_MS + passes[node] * READ_MS):
                 chosen[node], times = results[node], 1
-        wanted = _read_at_once(node, elements)
+        elements_of_operands = _read_at_once(node, elements)
         for child in _operands(node):
             passes[child] += times + _scans(node)
-            at_once[child] = min(at_once.get(child, wanted), wanted)
+            at_once[child] = min(at_once.get(child, elements_of_operands), elements_of_operands)
     return chosen
 
 
 def _read_at_once(tensor: Tensor, elements: int) -> int:
-    """Return the number of elements of its operands that reading `elements` of a tensor reads."""
+    """Return the number of elements read from each operand when `elements` of a tensor are read."""
     return max(_BLOCK_RUN, tensor.block_elements) if isinstance(tensor, Merged) else elements
 
 
 def _parts_of_a_block(tensor: Tensor, elements: int) -> int:
-    """Return how often a block is computed if `elements` of the tensor are read at once.
+    """Return the number of times that a block is computed if `elements` are read at once.
 
-    A method of whole matrices (`MergeMethod.whole_tensor`) computes the matrix again for each part
-    that is read.
+    A method of whole matrices (`MergeMethod.whole_tensor`) computes the whole matrix again for each
+    part that is read.
     """
     if not isinstance(tensor, Merged):
         return 1
@@ -96,21 +97,21 @@ def _parts_of_a_block(tensor: Tensor, elements: int) -> int:
 
 
 def _operands(tensor: Tensor) -> tuple[Tensor, ...]:
-    """Return the tensors that a tensor reads during blocks; none for the result of a step."""
+    """Return the tensors that are read to compute a tensor's blocks; none for a step's result."""
     return () if isinstance(tensor, Computed) else tensor.children()
 
 
 def _scans(tensor: Tensor) -> int:
-    """Return how often a tensor's operands are read before its first block."""
+    """Return the number of times that a tensor's operands are read before its first block."""
     if not isinstance(tensor, Merged):
         return 0
     return tensor.merge_method.passes(tensor.context) - 1
 
 
 def _cost_of_reading() -> Callable[[Tensor], float]:
-    """Return a function that returns the milliseconds of one core to read all of a tensor once.
+    """Return a function from a tensor to one core's milliseconds for reading all of it once.
 
-    The tensor may be computed or stored. The function remembers its results.
+    The tensor may be computed or stored. The function caches its results.
     """
     costs: dict[Tensor, float] = {}
 
@@ -135,7 +136,7 @@ def _consumers_first(root: Tensor) -> Iterator[Tensor]:
 
 
 def _spilled(root: Tensor, chosen: Results) -> Tensor:
-    """Return the tree with these nodes spilled; a tensor that is used twice stays one object."""
+    """Return the tree with the chosen nodes spilled. A tensor used twice remains one object."""
     changed: dict[Tensor, Tensor] = {}
 
     def change(tensor: Tensor) -> Tensor:

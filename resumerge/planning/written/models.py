@@ -1,4 +1,4 @@
-"""The models that a plan writes: its own or the variants of a sweep, and stages that are kept."""
+"""The models that a plan writes: its result or the variants of a sweep, and kept stages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class WrittenModel:
     """A model that a plan writes.
 
     Args:
-        folder: the model's folder in the output, with a slash at its end; empty for the output
+        folder: the model's folder in the output, with a trailing slash; empty for the output
             itself.
         name: the name of the stage or the variant; empty for the output itself.
         plan: the plan of this model alone.
@@ -35,8 +35,8 @@ class WrittenModel:
 def models_of(plan: Plan) -> Iterator[WrittenModel]:
     """Yield every model that a plan writes.
 
-    Kept stages are yielded first, so that the output is complete when the files of the last model
-    are written. The units of stages come last in the plan.
+    Kept stages are yielded first, so that the output is complete as soon as the files of the last
+    model are written. In the plan, the units of stages come last.
     """
     kept = [stage for stage in plan.stages if stage.recipe.name in plan.kept]
     results = len(plan.units) - sum(len(stage.units) for stage in kept)
@@ -50,12 +50,12 @@ def models_of(plan: Plan) -> Iterator[WrittenModel]:
         yield WrittenModel(f"{name}/", name, variant, units)
     if not plan.variants:
         shards = plan.shards[: len(plan.shards) - sum(len(stage.shards) for stage in kept)]
-        own = replace(plan, units=plan.units[:results], shards=shards, kept=())
-        yield WrittenModel("", "", own, range(results))
+        model_plan = replace(plan, units=plan.units[:results], shards=shards, kept=())
+        yield WrittenModel("", "", model_plan, range(results))
 
 
 def stage_folder(stage: Plan) -> str:
-    """Return the folder in the output where the result of a stage is: ``stages/NAME/``."""
+    """Return the folder of a stage's result in the output: ``stages/NAME/``."""
     return f"{STAGES}/{stage.recipe.name}/"
 
 
@@ -64,7 +64,7 @@ def with_models(plan: Plan, models: Iterable[tuple[str, Plan]]) -> Plan:
 
     Args:
         plan: the plan.
-        models: pairs (folder in the output, plan). The folder becomes the prefix of all names.
+        models: pairs (folder in the output, plan). The folder is the prefix of all names.
     """
     units, shards = list(plan.units), list(plan.shards)
     for folder, model in models:

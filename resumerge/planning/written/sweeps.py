@@ -1,7 +1,8 @@
 """Sweeps: several models from the same sources in one run, each in a folder of the output.
 
-Each variant is planned as a recipe of its own. The units are computed in the order in which the
-sources are read, so that bytes that one variant has read are still in memory for the others.
+Each variant is planned as a separate recipe. The units are computed in the order in which the
+sources are read. Bytes that were read for one variant are then still in memory for the other
+variants.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from resumerge.sizes import counted
 
 
 def plan_of_results(recipe: Recipe, plans: Sequence[Plan]) -> Plan:
-    """Return the plan of all results of a recipe: its only one, or the variants of a sweep.
+    """Return the plan of all results of a recipe: of its single result, or of a sweep's variants.
 
     Args:
         recipe: the recipe.
-        plans: the plans of its results, in their order.
+        plans: the plan of each result, in the order of the results.
     """
     if not recipe.variants:
         [plan] = plans
@@ -48,7 +49,7 @@ def plan_of_results(recipe: Recipe, plans: Sequence[Plan]) -> Plan:
 
 
 def problems_of_sweep(recipe: Recipe, *, is_file: bool) -> Iterator[Problem]:
-    """Yield a problem if the variants of a recipe cannot be written, before they are planned.
+    """Yield a problem if the variants of a recipe cannot be written. Called before planning.
 
     Args:
         recipe: the recipe.
@@ -67,12 +68,12 @@ def problems_of_sweep(recipe: Recipe, *, is_file: bool) -> Iterator[Problem]:
 
 
 def problems_of_equal_variants(plan: Plan) -> Iterator[Problem]:
-    """Yield a problem for each two variants whose models would be the same."""
-    first: dict[tuple[bytes, str | None], str] = {}
+    """Yield a problem for each variant whose model would equal that of an earlier variant."""
+    first_of_key: dict[tuple[bytes, str | None], str] = {}
     for name, variant in plan.variants.items():
         units = [(unit.name, unit.dtype, unit.expression.as_json()) for unit in variant.units]
         key = hash_block(json.dumps(units).encode()), variant.chat_template
-        twin = first.setdefault(key, name)
+        twin = first_of_key.setdefault(key, name)
         if twin != name:
             yield plan.recipe.problem(
                 "Two variants of the sweep are the same model",

@@ -12,30 +12,32 @@ from resumerge.tensors import Merged, Spilled, stored_in
 def order_of_units(plan: Plan) -> Sequence[int]:
     """Return the numbers of a plan's units in the order in which they are computed.
 
-    Without a sweep that is the plan's order. In a sweep, units that share a stored tensor follow
-    each other, also indirectly, as overlapping windows of checkpoints do. Within such a group,
-    units that read exactly the same tensors follow each other, and among these the units that need
-    the same statistics.
+    Without a sweep, this is the order of the plan. In a sweep, units that share a stored tensor
+    form a group and follow each other. Units may share tensors indirectly, as overlapping windows
+    of checkpoints do. Within a group, units that read exactly the same tensors follow each other.
+    Among these, units that need the same statistics follow each other.
     """
     if not plan.variants:
         return range(len(plan.units))
     groups, first = _Groups(), dict[Hashable, int]()
-    alike = []
+    equal_units = []
     for unit in plan.units:
         leaves = tuple(stored_in(unit.expression))
         for leaf in leaves:
             groups.join(first.setdefault(leaf, unit.number), unit.number)
         keys = (leaves, _statistics_key(unit))
-        alike.append([first.setdefault(key, unit.number) for key in keys])
-    places = ((groups.first(unit.number), *alike[unit.number], unit.number) for unit in plan.units)
+        equal_units.append([first.setdefault(key, unit.number) for key in keys])
+    places = (
+        (groups.first(unit.number), *equal_units[unit.number], unit.number) for unit in plan.units
+    )
     return [number for *_, number in sorted(places)]
 
 
 def read_alike(one: Unit, other: Unit) -> bool:
-    """Return whether one reading of the sources serves the blocks of two units.
+    """Return whether the blocks of two units can be computed from one reading of the sources.
 
-    It does if both are computed from the same tensors of models, and need no statistics or the same
-    ones. Units with a user's method are excluded, because the method may change its inputs.
+    Both units must be computed from the same tensors of models, and must need the same statistics
+    or none. Units with a user's method are excluded, because the method may change its inputs.
     """
     first, second = one.expression, other.expression
     return (
@@ -50,7 +52,11 @@ def read_alike(one: Unit, other: Unit) -> bool:
 
 
 def _statistics_of_blocks(unit: Unit) -> Hashable:
-    """Return a key of a unit's statistics; None if it needs none, its number if it shares none."""
+    """Return a key of a unit's statistics.
+
+    The key is None if the unit needs no statistics. It is the unit's number if the unit has a
+    single block, since its statistics are then not shared.
+    """
     merged = unit.expression
     if not isinstance(merged, Merged) or not merged.needs_statistics:
         return None
