@@ -1,10 +1,10 @@
 """The layers and parts of a model, inferred from tensor names and config.json.
 
-There is no table of architectures, except for the names of experts (`expert_names`), which programs
-spell differently, and for settings that a config leaves to its class (`layer_rules/`).
-`model_views` shows all models of a recipe under the names of one. Nothing here reads weights.
-Imports `sources/types.py`, `sources/tied_names.py`, and `sources/tied_weights.py`, whose functions
-are exported here too.
+There are no tables of architectures, with two exceptions: the names of experts, which programs
+spell differently (`expert_names`), and the settings that a config.json leaves to the model class
+(`layer_rules/`). `model_views` finds the tensors of all models of a recipe by the names of one
+model. This room reads no weights. It imports `sources/types.py`, `sources/tied_names.py`, and
+`sources/tied_weights.py`; functions of the last file are also exported here.
 """
 
 from resumerge.layout.canonical_names import DOWNS, GATES, UPS, CanonicalNames

@@ -1,9 +1,9 @@
-"""Transformers' names of loaded tensors, where files have other names.
+"""The names that transformers gives to loaded tensors, if they differ from the files' names.
 
 transformers 5 renames tensors while it loads them (its `conversion_mapping.py`, and the prefix of
 a model's class), and packs the experts of a layer into one tensor for each projection. Recipes
-written for mergekit filter by those names. The renames here are those that our tests see in 46
-architectures; any other name stays as it is.
+written for mergekit filter by those names. The renames here are the ones that our tests observe in
+46 architectures. All other names remain unchanged.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from resumerge.config_json import class_names, model_type
 
 Renames = Iterator[tuple[str, str]]
-"""Patterns (anywhere in a name), and their replacements."""
+"""Pairs of a pattern, which may match anywhere in a name, and its replacement."""
 
 _PREFIXES = {
     "transformer": (
@@ -35,10 +35,10 @@ _PREFIXES = {
         )
     },
 }
-"""The prefix that a model with a head adds, with its model types; for others it is ``model``."""
+"""The model types of each prefix that a model with a head adds; others may add ``model``."""
 
 _MODEL = re.compile(r"(embed_tokens|((en|de)coder\.)?layers\.\d+)\.")
-"""Names of a language model without a prefix that would stand in ``model``."""
+"""Names in a language model without a prefix; with a head, they have the prefix ``model``."""
 _HEAD = (
     r"(lm_head|cls|score|classifier|pre_classifier|qa_outputs|embed_out|vocab_\w+|lm_loss"
     r"|pred_layer|generator_\w+|discriminator_\w+|predictions|lm_predictions|head)\."
@@ -46,24 +46,29 @@ _HEAD = (
 )
 _EXPERT = r"\.experts\.\d+\."
 GATES, UPS, DOWNS = ("gate_proj", "w1"), ("up_proj", "w3"), ("down_proj", "w2")
-"""What the projections of an expert are called."""
+"""The names of an expert's projections."""
 
 
 class CanonicalNames:
     """The names that transformers has for the tensors of one model.
 
     Args:
-        names: the names of all its tensors on disk.
-        config: its config.json.
+        names: the names of all tensors of the model on disk.
+        config: the model's config.json.
     """
 
     def __init__(self, names: Collection[str], config: Mapping[str, Any]) -> None:
-        found = (*_parts(names), *_words(names, config), *_experts(names), *_prefix(names, config))
-        self._renames = [(re.compile(pattern), to) for pattern, to in found]
+        renames = (
+            *_parts(names),
+            *_words(names, config),
+            *_experts(names),
+            *_prefix(names, config),
+        )
+        self._renames = [(re.compile(pattern), to) for pattern, to in renames]
         self._known: dict[str, str] = {}
 
     def of(self, name: str) -> str:
-        """Return transformers' name of a tensor. Its layer may have another number than on disk."""
+        """Return transformers' name of a tensor. The layer's number need not exist on disk."""
         if name not in self._known:
             canonical = name
             for pattern, to in self._renames:
@@ -73,7 +78,7 @@ class CanonicalNames:
 
 
 def _parts(names: Collection[str]) -> Renames:
-    """Yield the renames of vision towers: of LLaVA and its likes, and of Qwen2-VL."""
+    """Yield the renames of models with a vision tower: LLaVA and similar models, and Qwen2-VL."""
     if any(name.startswith("language_model.model.") for name in names):
         yield r"^language_model\.lm_head\.", "lm_head."
         yield r"^language_model\.model\.", "model.language_model."
@@ -110,7 +115,7 @@ def _words(names: Collection[str], config: Mapping[str, Any]) -> Renames:
 def _experts(names: Collection[str]) -> Renames:
     """Yield the renames of experts to packed tensors.
 
-    Experts without a gate have ``up_proj`` alone.
+    Experts without a gate have only ``up_proj``.
     """
     gate = re.compile(rf"{_EXPERT}({'|'.join(GATES)})\.weight$")
     up = "gate_up_proj" if any(gate.search(name) for name in names) else "up_proj"
@@ -119,7 +124,7 @@ def _experts(names: Collection[str]) -> Renames:
 
 
 def _prefix(names: Collection[str], config: Mapping[str, Any]) -> Renames:
-    """Yield the rename of a file without the prefix that a model with a head has."""
+    """Yield the rename that adds the prefix of a model with a head, if the files lack it."""
     kind = model_type(config)
     has_head = any(map(_is_head, class_names(config)))
     prefix = next((p for p, kinds in _PREFIXES.items() if kind in kinds), None)

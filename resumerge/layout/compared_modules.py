@@ -1,4 +1,4 @@
-"""Differences of sentence-transformers models' modules; the output has the reference's modules."""
+"""Differences between modules of sentence-transformers models. The output has the reference's."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from resumerge.recipe import ModelRef, Recipe
 from resumerge.sources.types import SentenceModules
 
 _MODES = "pooling_mode_"
-"""The beginning of the keys by which older versions state how tokens are pooled."""
+"""The prefix of the keys that state in older versions how tokens are pooled."""
 
 
 def notes_on_modules(recipe: Recipe, models: ModelViews) -> Iterator[str]:
     """Yield a sentence on each difference between the modules of a model and the reference's.
 
     Args:
-        recipe: says which models are merged.
-        models: the models, and which of them is the reference.
+        recipe: the recipe, which names the merged models.
+        models: the models, one of which is the reference.
     """
     reference = models.reference
     ours = models.sources[reference].modules
@@ -47,9 +47,9 @@ def lacks_module(models: ModelViews, ref: ModelRef, tensor: str) -> bool:
 def _differences(
     reference: ModelRef, ours: SentenceModules, ref: ModelRef, theirs: SentenceModules | None
 ) -> Iterator[str]:
-    alone = [path for path in ours.stems if theirs is None or path not in theirs.stems]
-    if alone:
-        yield f"{ref} has no weights of {', '.join(alone)}: the output has those of {reference}"
+    only_ours = [path for path in ours.stems if theirs is None or path not in theirs.stems]
+    if only_ours:
+        yield f"{ref} has no weights of {', '.join(only_ours)}: the output has those of {reference}"
     if theirs is None:
         return
     if ours.types != theirs.types:
@@ -68,7 +68,7 @@ def _differences(
 def _unlike(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
     """Return a text for each value of a module's config that differs between two models.
 
-    A missing key has its default value, which is in no file.
+    Keys that only one config has are not compared: a missing key has a default, which is unknown.
     """
     one, other = _plain(ours), _plain(theirs)
     return [
@@ -79,8 +79,10 @@ def _unlike(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
 
 
 def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a module's config with one key for the ways in which it pools tokens."""
-    found = {key: value for key, value in config.items() if not key.startswith("pooling_mode")}
+    """Return a module's config with one key, ``pooling``, for all its ways of pooling tokens."""
+    other_settings = {
+        key: value for key, value in config.items() if not key.startswith("pooling_mode")
+    }
     modes = config.get("pooling_mode")
     ways = modes if isinstance(modes, list) else [modes] if modes else []
     ways += [
@@ -88,4 +90,8 @@ def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
         for key, value in config.items()
         if key.startswith(_MODES) and value is True
     ]
-    return {**found, "pooling": " and ".join(sorted(map(str, ways)))} if ways else found
+    return (
+        {**other_settings, "pooling": " and ".join(sorted(map(str, ways)))}
+        if ways
+        else other_settings
+    )

@@ -1,4 +1,4 @@
-"""Finds the layer counts in config.json, and the list of layers that each of them counts."""
+"""Finds the layer counts in config.json, and the stack of layers that each of them counts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SYNONYMS = {
     "decoders": "decoder",
 }
 _UNMARKED = frozenset({"text", "decoder"})
-"""Words of a language model's key that the names of its tensors may lack, if no stack has them."""
+"""Words in a language model's key that its tensors' names may lack, if no stack has them."""
 
 
 def layer_counts(config: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, int]]:
@@ -45,12 +45,12 @@ def _counts(key: str) -> bool:
 
 
 def listed_keys(stacks: Mapping[str, int], config: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the key of a list with an entry for each layer, by the stack that has its length.
+    """Return the keys of lists with an entry for each layer, by the stack that has their length.
 
-    Some configs have no layer count beside such a list (Nemotron-H, Reformer).
+    Some configs have such a list, but no layer count (Nemotron-H, Reformer).
 
     Args:
-        stacks: number of layers of each stack, the one with the most tensors first.
+        stacks: number of layers of each stack, the stack with the most tensors first.
         config: config.json.
     """
     keys: dict[str, list[str]] = {}
@@ -71,7 +71,7 @@ def _list_lengths(config: Mapping[str, Any], path: str = "") -> Iterator[tuple[s
 
 
 def words(name: str) -> frozenset[str]:
-    """Return the words with meaning in a name or key: vision in ``vision_config.depth``."""
+    """Return the qualifying words of a name or key: vision for ``vision_config.depth``."""
     return (
         frozenset(
             _SYNONYMS.get(word, word) for word in _WORD.findall(name.lower().replace("_", "."))
@@ -81,12 +81,12 @@ def words(name: str) -> frozenset[str]:
 
 
 def counting_keys(stacks: Mapping[str, int], config: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the keys that count each stack, without the stacks that no key counts.
+    """Return the keys that count each stack. Stacks that no key counts are not included.
 
-    A key counts a stack that has its length and the words of its name: ``vision_config.depth``
-    counts ``visual.blocks`` and not ``model.layers``, ``decoder_layers`` counts
-    ``model.decoder.layers``, ``num_hidden_layers`` the stack for which there is no better key. A
-    key with a word that no stack has (``max_window_layers``) counts nothing.
+    A key counts a stack if its value is the stack's length and its words are in the stack's name.
+    ``vision_config.depth`` counts ``visual.blocks`` but not ``model.layers``. ``decoder_layers``
+    counts ``model.decoder.layers``. ``num_hidden_layers`` counts a stack that has no better key. A
+    key with a word that no stack has (``max_window_layers``) counts no stack.
 
     Args:
         stacks: number of layers of each stack.

@@ -1,7 +1,7 @@
 """The names of a mixture's expert tensors in the files of different programs.
 
-Facts of transformers 5 (`conversion_mapping.py`), which has names of its own beside those that the
-models were published with, and saves either.
+The names are facts of transformers 5 (`conversion_mapping.py`). It has its own names in addition to
+those in the published models, and can save either.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ _PUBLISHED = {
 
 @dataclass(frozen=True)
 class Template:
-    """The parts of a tensor's name, of which `rest` is the same for all layers and experts.
+    """A tensor's name in parts. `rest` is the same for all layers and experts.
 
     Args:
-        layer: the beginning of the name, up to the layer's number and a dot; empty for a tensor in
-            no layer.
-        rest: the text after `layer`, with ``{n}`` for the expert's number.
-        expert: the expert's number; None for a tensor of no single expert.
+        layer: the beginning of the name, up to the layer's number and a dot; empty for a tensor
+            outside the layers.
+        rest: the text after `layer`, with ``{n}`` in place of the expert's number.
+        expert: the expert's number; None if the tensor does not belong to a single expert.
     """
 
     layer: str
@@ -76,10 +76,10 @@ class Template:
         layer, rest, located = "", name, split(name)
         if located is not None and located.stack.rpartition(".")[2] != "experts":
             layer, rest = f"{located.stack}.{located.index}.", located.rest
-        found = _NUMBER.search(rest)
-        if found:
-            rest = f"{rest[: found.start(2)]}{{n}}{rest[found.end(2) :]}"
-        return cls(layer, rest, int(found[2]) if found else None)
+        number_match = _NUMBER.search(rest)
+        if number_match:
+            rest = f"{rest[: number_match.start(2)]}{{n}}{rest[number_match.end(2) :]}"
+        return cls(layer, rest, int(number_match[2]) if number_match else None)
 
     def named(self, rest: str) -> str:
         """Return the name of another tensor of the same layer, and of the same expert."""
@@ -87,7 +87,7 @@ class Template:
 
 
 def common(rest: str) -> str:
-    """Return one name for all names that mean the same tensor.
+    """Return the name that represents all names of the same tensor.
 
     Args:
         rest: the `rest` of a `Template`.
@@ -96,7 +96,7 @@ def common(rest: str) -> str:
 
 
 def published(rest: str, config: Any) -> str:
-    """Return the name in a model's published files; `rest` itself if there is no other.
+    """Return the name in a model's published files; `rest` itself if the name is not changed.
 
     Args:
         rest: the `rest` of a `Template`.
@@ -111,7 +111,7 @@ def other_names(name: str, source: Source, aliases: Aliases) -> tuple[str, ...]:
     Args:
         name: the tensor's name in `source`.
         source: the model.
-        aliases: the names in the model's files, by those in `source` that differ.
+        aliases: the names in the model's files, by the names in `source`, where the two differ.
     """
     template = Template.of(name)
     rest = template.rest
@@ -120,7 +120,7 @@ def other_names(name: str, source: Source, aliases: Aliases) -> tuple[str, ...]:
 
 
 def published_name(name: str, source: Source) -> str:
-    """Return a tensor's name as published, which keys its random masks in any layout."""
+    """Return a tensor's published name, which is the key of its random masks in every layout."""
     template = Template.of(name)
     return template.named(published(template.rest, source.config))
 

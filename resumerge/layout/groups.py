@@ -1,4 +1,4 @@
-"""The groups that tensors are added up by: layers, and kinds of tensors."""
+"""The groups in which figures of tensors are summed: layers, and kinds of tensors."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from collections.abc import Iterable
 from resumerge.layout.names import before_layers, split
 
 LayerKey = tuple[int, str, int]
-"""A key that sorts layers as a model has them: before, inside or after the stacks; stack; number.
+"""A key that sorts layers in the model's order: (0, 1 or 2, name of the stack, layer number).
 
-For a tensor outside every stack, the second part is its name.
+The first number is 0 before, 1 inside, and 2 after the stacks. For a tensor outside every stack,
+the second part is the tensor's name.
 """
 
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
@@ -18,7 +19,7 @@ _SUFFIX = re.compile(r"\.weight$")
 
 
 def layer_key(tensor: str) -> LayerKey:
-    """Return the key of a tensor's layer; a tensor outside the layers is one of its own."""
+    """Return the key of a tensor's layer. A tensor outside the layers has its own key."""
     place = split(tensor)
     if place is None:
         return (0 if before_layers(tensor) else 2), _SUFFIX.sub("", tensor), 0
@@ -26,14 +27,14 @@ def layer_key(tensor: str) -> LayerKey:
 
 
 def layer_names(keys: Iterable[LayerKey]) -> dict[LayerKey, str]:
-    """Return the names of layers, in the order of the model; numbers where there is one stack."""
+    """Return the names of layers in the order of the model; just numbers if it has one stack."""
     ordered = sorted(set(keys))
     alone = len({stack for where, stack, _ in ordered if where == 1}) == 1
     return {key: _name(key, alone=alone) for key in ordered}
 
 
 def kind_of(tensor: str) -> str:
-    """Return the name that a tensor shares with those of the other layers and experts."""
+    """Return the name that a tensor shares with its counterparts in other layers and experts."""
     place = split(tensor)
     return _SUFFIX.sub("", _NUMBER.sub("*", place.rest if place else tensor))
 

@@ -3,7 +3,7 @@
 - one entry for each layer: ``layer_types``, ``no_rope_layers``;
 - numbers of layers: ``mlp_only_layers``, ``cross_attention_layers``, ``fullatt_block_indexes``;
 - entries that repeat over the layers: ``block_types``;
-- entries with how often they repeat: ``attention_types: [[["global", "local"], 12]]``;
+- entries with their number of repetitions: ``attention_types: [[["global", "local"], 12]]``;
 - a letter for each layer: ``hybrid_override_pattern: "M-M*"``;
 - a mapping from numbers of layers: ``per_layer_config: {"5": {"head_dim": 512}}``.
 
@@ -21,7 +21,7 @@ _OF_OTHERS = re.compile(
     r"mtp|out_indices|target_layer|summary|proj|token|architectures|section|multipliers|limit$|mean|std|shape|label|conv|tdnn|kernel|stride"
     r"|patch|image|dilation|upsampl|lang|factors|aspect|channels|features|stage|grid|cardinality"
 )
-"""Words of lists that are not about layers, though they may have the same length."""
+"""Words in the keys of lists that are not about layers, although they may have their length."""
 _NUMBERS = re.compile(r"(?<!no_rope_)(layers|layer_ids?|layer_idx|indices|indexes|idxs?)$")
 _KINDS = re.compile(r"types?$|pattern")
 _LETTERS = re.compile(r"[A-Z*-]+")
@@ -41,13 +41,20 @@ def read_layer_list(key: str, value: Any, count: int) -> list[Any] | None:
 
 
 def write_layer_list(key: str, like: Any, count: int, entries: list[Any]) -> Any:
-    """Return a value with the entries of its layers, in the form that `like` has for `count`."""
+    """Return the value of a setting with these entries, one for each layer.
+
+    Args:
+        key: the setting's key.
+        like: a value of the same setting, whose form is used.
+        count: the number of layers that `like` is for.
+        entries: the entry of each layer.
+    """
     if isinstance(like, str):
         return "".join(entries)
     if isinstance(like, Mapping):
         return {str(layer): entry for layer, entry in enumerate(entries) if entry is not None}
     if _NUMBERS.search(key) and _are_numbers(list(like), count):
-        return [layer for layer, said in enumerate(entries) if said]
+        return [layer for layer, is_listed in enumerate(entries) if is_listed]
     if len(like) == count:
         return entries
     if _is_repeated(like):

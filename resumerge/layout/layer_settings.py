@@ -1,8 +1,8 @@
-"""Moves the settings of layers in config.json to the layers that slices choose.
+"""Moves the per-layer settings of config.json to the layers that slices choose.
 
-Lists of a config.json are cut and joined. Settings that it leaves to its class are derived as the
-class derives them (`layer_rules`). They are written if the class would derive other values for the
-layers of the output.
+Lists in config.json are cut and joined. Settings that config.json leaves to the model class are
+derived by the rules of the class (`layer_rules`). They are written to config.json if the class
+would derive other values for the layers of the output.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from resumerge.layout.layer_rules import LayerNumber, Rule, rules_of
 Config = Mapping[str, Any]
 
 _MOST_LAYERS = 1 << 16
-"""The largest count of layers in a model's config; a larger one is an error."""
+"""The largest valid number of layers in a model's config. A larger number is ignored."""
 _LAST_STAGE = ("stage_names", "out_features", "out_indices")
 _OUTPUTS = ("deepstack", "feature_layer", "hidden_state_indices", "layers_indices", "hook_ids")
-"""Words of lists of the layers whose outputs are read by tensors elsewhere."""
+"""Words in the keys of lists of layers whose outputs are read by other parts of the model."""
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ class SourceLayer:
     """One layer of a model.
 
     Args:
-        model: the number of the model; the same for all its layers.
+        model: the number of the model.
         config: the model's config.json.
-        layer: the layer's number there.
+        layer: the layer's number in the model.
     """
 
     model: int
@@ -40,13 +40,13 @@ class SourceLayer:
 
 @dataclass(frozen=True)
 class Unstated:
-    """A setting of layers that config.json cannot state for the layers of the output.
+    """A per-layer setting that config.json cannot state for the layers of the output.
 
     Args:
-        key: its name.
-        keys: the keys that it follows from.
-        found: the values that config.json has.
-        place: the first layer of the output that would get another setting than in its source.
+        key: the setting's name.
+        keys: the keys from which the setting is derived.
+        found: the values of these keys in the reference's config.json, as text.
+        place: the first layer of the output that would not get the setting of its source layer.
     """
 
     key: str
@@ -56,22 +56,22 @@ class Unstated:
 
 
 def section_at(config: Any, path: Sequence[str]) -> Config:
-    """Return a (nested) mapping of a config.json; empty if there is none."""
+    """Return the (nested) mapping at a path in a config.json; empty if there is none."""
     for step in path:
         config = config.get(step) if isinstance(config, Mapping) else None
     return config if isinstance(config, Mapping) else {}
 
 
 def layer_entries(config: Config, path: Sequence[str], count: int) -> dict[str, list[Any]]:
-    """Return every setting of layers that a section of config.json states or implies.
+    """Return every per-layer setting that a section of config.json states or implies.
 
     Args:
         config: config.json.
-        path: the keys that lead to the section that counts the layers.
+        path: the keys that lead to the section with the layer count.
         count: the number of layers.
     """
     section = section_at(config, path)
-    found = {
+    listed = {
         key: entries
         for key, value in section.items()
         if (entries := read_layer_list(key, value, count)) is not None
@@ -81,33 +81,33 @@ def layer_entries(config: Config, path: Sequence[str], count: int) -> dict[str, 
         for rule in rules_of(section, config, path)
         if (entries := rule.entries(section, count)) is not None
     }
-    return found | derived
+    return listed | derived
 
 
 def move_settings(
     config: Config, keys: Sequence[str], count: int, origins: Sequence[SourceLayer]
 ) -> tuple[dict[tuple[str, ...], dict[str, Any]], list[Unstated]]:
-    """Return config.json's settings of layers, for an output whose layers were chosen by slices.
+    """Return config.json's per-layer settings for an output whose layers were chosen by slices.
 
     Args:
         config: the reference model's config.json.
-        keys: its dotted keys that count the layers.
+        keys: the dotted keys of `config` that count the layers.
         count: the number of layers of the reference.
-        origins: where each layer of the output comes from.
+        origins: the source layer of each layer of the output.
 
     Returns:
-        the sections of config.json that count the layers, by the keys that lead to them, and the
-        settings that they cannot state.
+        The sections of config.json that count the layers, by the keys that lead to them; and the
+        settings that the sections cannot state.
     """
     sections: dict[tuple[str, ...], dict[str, Any]] = {}
     unstated: list[Unstated] = []
     for key in keys:
         *path, counted = key.split(".")
         if tuple(path) not in sections:
-            sections[tuple(path)], unstated_there = _moved_section(
+            sections[tuple(path)], unstated_in_section = _moved_section(
                 config, path, counted, count, origins
             )
-            unstated += unstated_there
+            unstated += unstated_in_section
         if type(section_at(config, path).get(counted)) is int:
             sections[tuple(path)][counted] = len(origins)
     return sections, unstated
@@ -120,12 +120,12 @@ def mixed_settings(
 
     Args:
         config: the reference model's config.json.
-        keys: its dotted keys that count the layers.
+        keys: the dotted keys of `config` that count the layers.
         count: the number of layers of the reference.
         inputs: the layers that each layer of the output is merged from.
 
     Returns:
-        the numbers of the layers in the output, by the name of the setting.
+        The numbers of these layers in the output, by the name of the setting.
     """
     mixed: dict[str, list[int]] = {}
     for path, counted in {
@@ -148,14 +148,14 @@ def mixed_settings(
 
 
 def _meant(entry: Any, layer: SourceLayer) -> Any:
-    """Return an entry; for one that names another layer, the distance to that layer."""
+    """Return an entry for comparison: the distance if the entry is another layer's number."""
     return entry - layer.layer if isinstance(entry, LayerNumber) else entry
 
 
 def _moved_section(
     config: Config, path: list[str], counted: str, count: int, origins: Sequence[SourceLayer]
 ) -> tuple[dict[str, Any], list[Unstated]]:
-    """Return a section with the output's settings of layers, and those that it cannot state."""
+    """Return a section with the output's per-layer settings, and the settings it cannot state."""
     before = section_at(config, path)
     section, unstated = dict(before), list[Unstated]()
     states = _States(path, counted, count)
@@ -188,15 +188,15 @@ def _move_lists(
     of_rules: Mapping[str, list[Any]],
     origins: Sequence[SourceLayer],
 ) -> Iterator[Unstated]:
-    """Write the lists of layers that config.json states; yield those that cannot be moved.
+    """Write the per-layer lists that config.json states; yield those that cannot be moved.
 
     Args:
         before: the section of the reference.
-        section: the section of the output, which is changed.
+        section: the section of the output, which is changed in place.
         states: the settings that the models of the layers state.
-        of_rules: the entries that rules derive, by name. A list whose rule derives other entries
-            than it states is left to the rule.
-        origins: where each layer of the output comes from.
+        of_rules: the entries that rules derive, by name. If a rule derives entries that differ from
+            a list, the list is left to the rule.
+        origins: the source layer of each layer of the output.
     """
     for key, value in before.items():
         default = read_layer_list(key, value, states.count)
@@ -219,7 +219,7 @@ def _state(
 ) -> None:
     """Write a rule's entries if the class would derive others for the layers of the output.
 
-    They are also written if the section still has a list for the old number of layers.
+    The entries are also written if the section still has a list for the old number of layers.
     """
     stated = section.get(rule.name)
     is_old = isinstance(stated, list) and len(stated) == count != len(origins)
@@ -234,7 +234,7 @@ class _States:
     Args:
         path: the keys that lead to the section, in the config.json of every model.
         counted: the key of the layer count in the section.
-        count: the number of layers if that key is missing.
+        count: the number of layers if this key is missing.
     """
 
     path: Sequence[str]
@@ -242,9 +242,9 @@ class _States:
     count: int
 
     def of_origins(self, key: str, default: list[Any], origins: Sequence[SourceLayer]) -> list[Any]:
-        """Return the entry of each layer of the output, read from the model that the layer is from.
+        """Return the entry of each layer of the output, as stated by the layer's own model.
 
-        A model that does not state a setting has the entries of the reference.
+        If a model does not state the setting, the reference's entries are used.
         """
         entries_of_models: dict[int, list[Any]] = {}
         for origin in origins:
@@ -267,7 +267,7 @@ class _States:
 def _first_difference(
     rule: Rule, section: Config, expected: Sequence[Any], origins: Sequence[SourceLayer]
 ) -> int | None:
-    """Return the first layer whose entry in a section is not the expected one; None if none is."""
+    """Return the first layer whose entry differs from the expected one; None if all are equal."""
     entries = rule.entries(section, len(origins))
     if entries is None:
         return 0
@@ -287,7 +287,7 @@ def _first_difference(
 
 
 def _renumbered(entries: list[Any], origins: Sequence[SourceLayer]) -> list[Any]:
-    """Return entries that name layers of the sources as entries that name layers of the output."""
+    """Return the entries with layer numbers of the sources replaced by those of the output."""
     renumbered = []
     for place, entry in enumerate(entries):
         if isinstance(entry, LayerNumber):
@@ -306,14 +306,17 @@ def _renumbered(entries: list[Any], origins: Sequence[SourceLayer]) -> list[Any]
 def _move_last_stage(
     before: Config, section: dict[str, Any], count: int, length: int
 ) -> list[Unstated]:
-    """Write the names of a backbone's stages (its layers), if it puts out the last one."""
+    """Write the names of a backbone's stages (its layers), if its output is the last stage.
+
+    A setting that names other stages cannot be stated, unless the number of layers is unchanged.
+    """
     stages = ["stem", *(f"stage{n + 1}" for n in range(count))]
-    taken = {key: before[key] for key in _LAST_STAGE[1:] if before.get(key) is not None}
+    stated = {key: before[key] for key in _LAST_STAGE[1:] if before.get(key) is not None}
     if before.get("stage_names") != stages:
         return []
     section["stage_names"] = ["stem", *(f"stage{n + 1}" for n in range(length))]
     last = {"out_features": [stages[-1]], "out_indices": [count]}
-    for key, value in taken.items():
+    for key, value in stated.items():
         if value != last[key]:
             return [Unstated(key, (key,), f"{key}: {value}", 0)] if length != count else []
         section[key] = {"out_features": [f"stage{length}"], "out_indices": [length]}[key]

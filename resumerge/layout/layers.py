@@ -1,8 +1,8 @@
 """Finds the stacks of layers of a model from tensor names and config.json.
 
-There is no table of architectures: a stack is the outermost numbered list in the tensor names
-(``model.layers.0.…``, ``encoder.layer.0.…``, ``h.0.…``) that runs from 0 without gaps and is as
-long as a layer count in config.json whose key fits its name.
+There is no table of architectures. A stack is the outermost numbered list in the tensor names
+(``model.layers.0.…``, ``encoder.layer.0.…``, ``h.0.…``). Its numbers start at 0 without gaps, and
+its length is a layer count in config.json whose key fits the stack's name.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ class Layers:
 
     Args:
         counts: the number of layers of every stack, by name.
-        main: the stack that slices choose layers from; None if there is none, or more than one.
-        keys: the dotted keys of config.json that count each stack.
+        main: the stack that slices choose layers from; None if the model has no such stack, or
+            several.
+        keys: the dotted keys of config.json that count each stack, by the stack's name.
     """
 
     counts: Mapping[str, int]
@@ -32,7 +33,7 @@ class Layers:
 
     @property
     def count(self) -> int | None:
-        """The number of layers of the main stack."""
+        """The number of layers of the main stack; None if there is no main stack."""
         return self.counts[self.main] if self.main is not None else None
 
     def locate(self, tensor: str) -> LayerName | None:
@@ -43,8 +44,8 @@ class Layers:
     def position(self, tensor: str) -> float:
         """Return a tensor's position for gradients: from 0 in the first layer to 1 in the last.
 
-        As in mergekit 0.1.5 (observed), tensors outside the layers are at 0, and the only layer of
-        a stack at 1.
+        As in mergekit 0.1.5 (observed), tensors outside the layers have position 0, and the only
+        layer of a stack has position 1.
         """
         name = self.locate(tensor)
         return 0.0 if name is None else step_position(name.index, self.counts[name.stack])
@@ -59,9 +60,9 @@ def infer_layers(tensors: Iterable[str], config: Mapping[str, Any]) -> Layers:
     """Find the stacks of layers of a model.
 
     Args:
-        tensors: names of all its tensors.
-        config: its config.json. If it is empty or names no layer count, every gapless list counts
-            as a stack, and the one with the most tensors is the main one.
+        tensors: names of all tensors of the model.
+        config: the model's config.json. If it is empty or has no layer count, every gapless list is
+            a stack, and the stack with the most tensors is the main stack.
     """
     indices: dict[str, set[int]] = defaultdict(set)
     members: dict[str, int] = defaultdict(int)
@@ -70,7 +71,7 @@ def infer_layers(tensors: Iterable[str], config: Mapping[str, Any]) -> Layers:
         if name is not None:
             indices[name.stack].add(name.index)
             members[name.stack] += 1
-    gapless = {s: len(found) for s, found in indices.items() if max(found) == len(found) - 1}
+    gapless = {s: len(ids) for s, ids in indices.items() if max(ids) == len(ids) - 1}
     if not gapless:
         return Layers({}, None)
     keys = counting_keys(gapless, config)
@@ -79,33 +80,39 @@ def infer_layers(tensors: Iterable[str], config: Mapping[str, Any]) -> Layers:
         keys = listed_keys({stack: gapless[stack] for stack in largest}, config)
         if not keys and not list(layer_counts(config)):
             return Layers(gapless, largest[0])
-    for beyond in _after_the_counted(config):
-        shorter = {s: n - beyond for s, n in gapless.items() if s not in keys}
-        found = counting_keys(shorter, config)
-        gapless |= {stack: shorter[stack] for stack in found}
-        keys |= found
+    for extra_layers in _after_the_counted(config):
+        shorter = {s: n - extra_layers for s, n in gapless.items() if s not in keys}
+        further_keys = counting_keys(shorter, config)
+        gapless |= {stack: shorter[stack] for stack in further_keys}
+        keys |= further_keys
     return Layers({stack: gapless[stack] for stack in keys}, _main(keys, members), keys)
 
 
 def _after_the_counted(config: Mapping[str, Any]) -> list[int]:
-    """Return the numbers of layers after the counted ones; they predict further tokens."""
+    """Return the numbers of layers that predict further tokens. Layer counts exclude them."""
     return [n for key, n in layer_counts(config) if "nextn" in key or "mtp" in key]
 
 
 def _main(keys: Mapping[str, list[str]], members: Mapping[str, int]) -> str | None:
-    """Return the language model's stack, or the only one; None for an encoder beside a decoder.
+    """Return the main stack: the only stack, or the language model's; None if this is not clear.
 
-    A stack whose key says "text" is the language model's; two of them give None. Of several stacks
-    that the same key may count, it is the one with the most tensors.
+    A stack whose key has the word "text" is the language model's; if two stacks have such a key,
+    the result is None. Otherwise it is the stack with the most tensors among those that are counted
+    by a key without a qualifying word, such as ``num_hidden_layers``. If the model has both an
+    encoder and a decoder, or no such stack, the result is None.
     """
     if len(keys) == 1:
         return next(iter(keys))
-    said = {stack: {frozenset(words(key)) for key in counting} for stack, counting in keys.items()}
-    texts = [stack for stack, sayings in said.items() if any("text" in s for s in sayings)]
-    if texts:
-        return texts[0] if len(texts) == 1 else None
+    words_of_keys = {
+        stack: {frozenset(words(key)) for key in counting} for stack, counting in keys.items()
+    }
+    text_stacks = [
+        stack for stack, sayings in words_of_keys.items() if any("text" in s for s in sayings)
+    ]
+    if text_stacks:
+        return text_stacks[0] if len(text_stacks) == 1 else None
     sides = {word for stack in keys for word in words(stack) & {"encoder", "decoder"}}
-    plain = [stack for stack, sayings in said.items() if frozenset() in sayings]
-    if not plain or len(sides) > 1:
+    unqualified = [stack for stack, sayings in words_of_keys.items() if frozenset() in sayings]
+    if not unqualified or len(sides) > 1:
         return None
-    return max(plain, key=lambda stack: members[stack])
+    return max(unqualified, key=lambda stack: members[stack])

@@ -1,7 +1,7 @@
 """Matches the tensor names of two models that differ by a wrapper, like ``bert.``.
 
-There is no table of prefixes: two names match where their ends are the same and the beginnings
-differ in words that only one name has (``model.language_model.`` and ``language_model.model.``,
+There is no table of prefixes. Two names match if their ends are equal, and if one beginning is the
+other with added or reordered words (``model.language_model.`` and ``language_model.model.``,
 ``bert.`` and nothing). The most common difference is applied first.
 """
 
@@ -26,38 +26,38 @@ class Rename:
 def match_names(
     ours: Collection[str], theirs: Collection[str]
 ) -> tuple[dict[str, str], list[Rename]]:
-    """Find the name in another model of each tensor whose own name the other model lacks.
+    """Find another model's names for our tensors whose names the other model lacks.
 
     Returns:
-        the other model's name by our name, for tensors that were found by another name; and the
-        prefixes that differ, the most common first. Each name of the other model is used once.
+        The other model's name by our name, for the tensors that were found; and the prefixes that
+        differ, the most common first. Each name of the other model is used once.
     """
     unmatched = set(theirs) - set(ours)
-    lacking = [name for name in ours if name not in theirs]
-    if not unmatched or not lacking:
+    missing = [name for name in ours if name not in theirs]
+    if not unmatched or not missing:
         return {}, []
     by_end: dict[str, list[str]] = defaultdict(list)
     for name in unmatched:
         for _, end in _cuts(name):
             by_end[end].append(name)
     votes: Counter[Rename] = Counter()
-    for name in lacking:
+    for name in missing:
         rename = _longest_end(name, by_end)
         if rename is not None:
             votes[rename] += 1
     names: dict[str, str] = {}
-    used: list[Rename] = []
+    used_renames: list[Rename] = []
     for rename, _ in sorted(votes.items(), key=lambda item: (-item[1], str(item[0]))):
-        for name in lacking:
+        for name in missing:
             if name in names or not name.startswith(rename.ours):
                 continue
             their_name = rename.theirs + name.removeprefix(rename.ours)
             if their_name in unmatched:
                 unmatched.discard(their_name)
                 names[name] = their_name
-                if rename not in used:
-                    used.append(rename)
-    return names, used
+                if rename not in used_renames:
+                    used_renames.append(rename)
+    return names, used_renames
 
 
 def _longest_end(name: str, by_end: dict[str, list[str]]) -> Rename | None:
@@ -75,7 +75,7 @@ def _longest_end(name: str, by_end: dict[str, list[str]]) -> Rename | None:
 def _cuts(name: str) -> Iterator[tuple[str, str]]:
     """Yield the cuts of a name into (beginning, end).
 
-    The end keeps the layer's number, or, in a name without one, the last two words.
+    The end always contains the layer's number or, in a name without numbers, the last two words.
     """
     parts = name.split(".")
     numbers = [i for i, part in enumerate(parts) if part.isdecimal()]

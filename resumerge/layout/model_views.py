@@ -1,4 +1,4 @@
-"""The models of a recipe with their inferred layouts, under the reference's names."""
+"""The models of a recipe with their inferred layouts; tensors are looked up by common names."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from resumerge.tensors import Sliced, Tensor, stored_in
 
 @dataclass(frozen=True)
 class ModelViews:
-    """The models of a recipe, under the names that the reference model has for their tensors.
+    """The models of a recipe. Their tensors are looked up by the names in the reference model.
 
     Args:
         sources: every model that the recipe names, opened.
-        reference: the model that gives names, layout, config and tokenizer.
-        aliases: other names of experts' tensors.
+        reference: the model that provides names, layout, config and tokenizer.
+        aliases: other names of experts' tensors, for each model that has any.
     """
 
     sources: Mapping[ModelRef, Source]
@@ -62,12 +62,12 @@ class ModelViews:
         return self._matches[ref][0].get(name, name)
 
     def names_of(self, ref: ModelRef, own_name: str) -> tuple[str, ...]:
-        """Return the name of a tensor in its model, and transformers' name if that differs."""
+        """Return a tensor's name in its model, then its other names, as filters may use them."""
         others = other_names(own_name, self.sources[ref], self.aliases.get(ref, {}))
         return tuple(dict.fromkeys((own_name, *others, self._canonical[ref].of(own_name))))
 
     def mask_name(self, name: str) -> str:
-        """Return the name that keys an output tensor's random masks, the same in all layouts."""
+        """Return the key of an output tensor's random masks: a name that no layout changes."""
         return published_name(name, self.sources[self.reference])
 
     def name_like_ours(self, ref: ModelRef, own_name: str) -> str:
@@ -78,36 +78,43 @@ class ModelViews:
         return own_name
 
     def stack_in(self, ref: ModelRef, stack: str) -> str | None:
-        """Return a model's name for a stack of the reference; None if it has none."""
+        """Return a model's name for a stack of the reference; None if the model lacks the stack."""
         counts = self.layers[ref].counts
         if stack in counts:
             return stack
         for rename in self.renames(ref):
             if f"{stack}.".startswith(rename.ours):
-                theirs = (rename.theirs + f"{stack}.".removeprefix(rename.ours)).rstrip(".")
-                if theirs in counts:
-                    return theirs
+                their_stack = (rename.theirs + f"{stack}.".removeprefix(rename.ours)).rstrip(".")
+                if their_stack in counts:
+                    return their_stack
         return None
 
     def find(self, ref: ModelRef, own_name: str) -> Tensor | None:
-        """Return a tensor by its model's own name, or the one that the model uses in its place."""
+        """Return a tensor by its model's own name, or the tensor that is used in its place.
+
+        An embedding may be used in place of a tied head. None if the model has neither.
+        """
         source = self.sources[ref]
-        found = find_tensor(source, own_name)
-        if found is not None or own_name not in self._unnamed_tables or says_untied(source.config):
-            return found
+        tensor = find_tensor(source, own_name)
+        if tensor is not None or own_name not in self._unnamed_tables or says_untied(source.config):
+            return tensor
         tables = [source.tensors[name] for name in self.vocabularies[ref].tables(source)]
         return tables[0] if len(tables) == 1 else None
 
     @cached_property
     def _unnamed_tables(self) -> set[str]:
-        """The embeddings and heads of all models that are not recognised by their names."""
-        every = (self.vocabularies[ref].tables(source) for ref, source in self.sources.items())
-        return {n for names in every for n in names if not is_head(n) and not is_embedding(n)}
+        """The names of all models' embeddings and heads that were not recognised by name."""
+        tables_of_models = (
+            self.vocabularies[ref].tables(source) for ref, source in self.sources.items()
+        )
+        return {
+            n for names in tables_of_models for n in names if not is_head(n) and not is_embedding(n)
+        }
 
     def ordered(self, ref: ModelRef) -> list[str]:
         """Return the names of a model's tensors in the order on disk, to read sequentially.
 
-        Tensors of a stage come in the order in which they would be written.
+        Tensors of a stage are in the order in which they would be written.
         """
         tensors = self.sources[ref].tensors
         if self.sources[ref].kind == "stage":
@@ -119,20 +126,20 @@ class ModelViews:
 
         Args:
             ref: the model.
-            stack: the reference's name of the stack.
+            stack: the stack's name in the reference.
         """
         if (ref, stack) not in self._layer_tensors:
-            own, layers = self.stack_in(ref, stack), self.layers[ref]
-            found: dict[int, list[str]] = {}
+            own_stack, layers = self.stack_in(ref, stack), self.layers[ref]
+            names_of_layers: dict[int, list[str]] = {}
             for name in self.ordered(ref):
                 located = layers.locate(name)
-                if located is not None and located.stack == own:
-                    found.setdefault(located.index, []).append(located.rest)
-            self._layer_tensors[ref, stack] = found
+                if located is not None and located.stack == own_stack:
+                    names_of_layers.setdefault(located.index, []).append(located.rest)
+            self._layer_tensors[ref, stack] = names_of_layers
         return self._layer_tensors[ref, stack]
 
 
 def _place(tensor: Tensor) -> tuple[str, int, int]:
-    """Return where a tensor begins: file, offset, and its first stored element there."""
+    """Return the place where a tensor begins: (file, offset, first element after the offset)."""
     first = next(stored_in(tensor))
     return first.file, first.offset, tensor.first if isinstance(tensor, Sliced) else 0

@@ -1,9 +1,9 @@
 """The parts of a model that ``modules`` in a recipe names: language model, vision tower, bridge.
 
-mergekit knows the parts of a few architectures by tables; here they follow from the stacks. Its
-names for them (``text_decoder``, ``vision_tower``, ``multi_modal_projector``, ``encoder``,
-``decoder``, ``shared``, ``default``) are understood for every model, beside the names that
-stand in the tensors' own (``language_model``, ``visual``).
+mergekit has tables of the parts of a few architectures. This program infers the parts from the
+stacks. For every model it accepts mergekit's names of the parts (``text_decoder``,
+``vision_tower``, ``multi_modal_projector``, ``encoder``, ``decoder``, ``shared``, ``default``) and
+the names in the tensors' names (``language_model``, ``visual``).
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class ModulePart:
     Args:
         name: the part's name in messages.
         names: all names that a recipe may use for it.
-        stack: its list of layers; None for a part without layers.
-        tensors: the names of its tensors, in the order given.
+        stack: the name of its stack of layers; None for a part without layers.
+        tensors: the names of its tensors, in the order in which `find_parts` got them.
     """
 
     name: str
@@ -46,17 +46,21 @@ class ModulePart:
 
 
 def find_parts(tensors: Iterable[str], layers: Layers) -> list[ModulePart]:
-    """Divide a model's tensors among its parts: each belongs to exactly one.
+    """Divide a model's tensors into parts. Each tensor belongs to exactly one part.
 
-    A part is a stack with all tensors under the same prefix. Bridges between parts are a part of
-    their own. Tensors under no stack's prefix belong to the main stack's part, or to ``shared`` if
-    there is no main stack. A model with at most one stack is one part.
+    A part is a stack with all tensors that have its prefix. All bridges between parts form one
+    part. Tensors with no stack's prefix belong to the main stack's part, or to ``shared`` if there
+    is no main stack. A model with at most one stack is a single part.
     """
     names = list(tensors)
     if len(layers.counts) < 2:
-        called = {WHOLE, *_ROLE_NAMES["text"], *(s for s in layers.counts)}
-        called |= {part for stack in layers.counts for part in stack.split(".")[:-1]}
-        return [ModulePart(WHOLE, frozenset(called), next(iter(layers.counts), None), tuple(names))]
+        recipe_names = {WHOLE, *_ROLE_NAMES["text"], *(s for s in layers.counts)}
+        recipe_names |= {part for stack in layers.counts for part in stack.split(".")[:-1]}
+        return [
+            ModulePart(
+                WHOLE, frozenset(recipe_names), next(iter(layers.counts), None), tuple(names)
+            )
+        ]
     prefixes = _prefixes(list(layers.counts))
     members: dict[str, list[str]] = {stack: [] for stack in prefixes}
     members |= {BRIDGE: [], SHARED: []}
@@ -80,14 +84,14 @@ def is_bridge(name: str) -> bool:
 
 
 def _prefixes(stacks: list[str]) -> dict[str, str]:
-    """Return the shortest beginning of each stack's name that no other stack's name has."""
+    """Return the shortest beginning of each stack's name that begins no other stack's name."""
     prefixes = {}
     for stack in stacks:
         pieces = stack.split(".")
         starts = [".".join(pieces[: n + 1]) for n in range(len(pieces))]
-        others = [other + "." for other in stacks if other != stack]
+        other_stacks = [other + "." for other in stacks if other != stack]
         prefixes[stack] = next(
-            (s for s in starts if not any(o.startswith(s + ".") for o in others)), stack
+            (s for s in starts if not any(o.startswith(s + ".") for o in other_stacks)), stack
         )
     return prefixes
 
@@ -98,18 +102,22 @@ def _owner(name: str, prefixes: Mapping[str, str], layers: Layers) -> str:
         return located.stack
     if is_bridge(name):
         return BRIDGE
-    under = [stack for stack, prefix in prefixes.items() if name.startswith(prefix + ".")]
-    if under:
-        return max(under, key=lambda stack: len(prefixes[stack]))
+    containing_stacks = [
+        stack for stack, prefix in prefixes.items() if name.startswith(prefix + ".")
+    ]
+    if containing_stacks:
+        return max(containing_stacks, key=lambda stack: len(prefixes[stack]))
     return layers.main or SHARED
 
 
 def _part(stack: str, prefix: str, tensors: list[str], main: bool) -> ModulePart:
     stack_words = words(stack)
     role = next((r for r in _ROLE_NAMES if r in stack_words), "text" if main else None)
-    own = prefix.rpartition(".")[2]
-    called = {stack, prefix, own, *_ROLE_NAMES.get(role or "", ())}
-    called |= {side for side in ("encoder", "decoder") if side in stack_words and role is None}
+    last_word = prefix.rpartition(".")[2]
+    recipe_names = {stack, prefix, last_word, *_ROLE_NAMES.get(role or "", ())}
+    recipe_names |= {
+        side for side in ("encoder", "decoder") if side in stack_words and role is None
+    }
     return ModulePart(
-        _ROLE_NAMES[role][0] if role else own, frozenset(called), stack, tuple(tensors)
+        _ROLE_NAMES[role][0] if role else last_word, frozenset(recipe_names), stack, tuple(tensors)
     )

@@ -1,4 +1,4 @@
-"""Tensor names taken apart: ``model.layers`` · 3 · ``mlp.up_proj.weight``."""
+"""Tensor names, split into parts: ``model.layers`` · 3 · ``mlp.up_proj.weight``."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _BEFORE_LAYERS = re.compile(r"emb|wte|wpe|patch|conv|stem|cls_token|mask_token|p
 _AFTER_LAYERS = re.compile(r"embed_out|output_embed|unembed|embedding_norm")
 
 SHOWN = 6
-"""Largest number of names in a message, after numbers in them are folded into ranges."""
+"""The largest number of names in a message, after their numbers are folded into ranges."""
 
 
 @dataclass(frozen=True)
 class LayerName:
-    """A tensor's name taken apart at the first number in it."""
+    """A tensor's name, split at its first number."""
 
     stack: str
     index: int
@@ -28,7 +28,7 @@ class LayerName:
 
 
 def split(tensor: str) -> LayerName | None:
-    """Take a tensor's name apart at its first number; None where it has none."""
+    """Split a tensor's name at its first number; None if it has no number."""
     parts = tensor.split(".")
     for i, part in enumerate(parts[:-1]):
         if part.isdecimal() and i > 0:
@@ -45,14 +45,14 @@ def before_layers(tensor: str) -> bool:
 
 
 def collapse(tensors: Iterable[str]) -> list[str]:
-    """Fold names that differ in numbers alone: ``model.layers.{0-3,5}.mlp.up_proj.weight``."""
+    """Fold names that differ only in numbers: ``model.layers.{0-3,5}.mlp.up_proj.weight``."""
     numbers: dict[tuple[str, ...], list[set[int]]] = {}
     for tensor in tensors:
         parts = tensor.split(".")
         key = tuple("#" if part.isdecimal() else part for part in parts)
-        found = [int(part) for part in parts if part.isdecimal()]
-        sets = numbers.setdefault(key, [set() for _ in found])
-        for places, number in zip(sets, found):
+        numbers_in_name = [int(part) for part in parts if part.isdecimal()]
+        sets = numbers.setdefault(key, [set() for _ in numbers_in_name])
+        for places, number in zip(sets, numbers_in_name):
             places.add(number)
     return [_filled(key, sets) for key, sets in numbers.items()]
 
@@ -65,8 +65,8 @@ def listed(tensors: Iterable[str]) -> str:
 
 
 def _filled(key: tuple[str, ...], sets: list[set[int]]) -> str:
-    rest = iter(sets)
-    return ".".join(_ranges(next(rest)) if part == "#" else part for part in key)
+    remaining_sets = iter(sets)
+    return ".".join(_ranges(next(remaining_sets)) if part == "#" else part for part in key)
 
 
 def _ranges(numbers: set[int]) -> str:

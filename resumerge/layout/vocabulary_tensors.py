@@ -1,8 +1,8 @@
 """Finds the tensors that have a row for every token: embeddings, output heads and their biases.
 
-They are outside the layers and have as many rows as config.json states tokens. Such a tensor is
-recognised by its name, or else by its shape, or by the weight that a vector is the bias of. A
-tensor that is not recognised stays undecided.
+These tensors are outside the layers, and have as many rows as config.json states tokens. A table is
+recognised by its name or its shape, and a bias by its weight or its name. A tensor that is not
+recognised, but has an axis of this size, remains undecided.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from resumerge.tensors.dtypes import FLOATS
 from resumerge.tensors.rows import vocabulary_rows
 
 VOCABULARY_SIZE = re.compile(r"(?!type_|entity_).*vocab_size.*|n_words|n_vocab|n_token")
-"""Keys of config.json that state a number of tokens; the last three are in older files."""
+"""Keys of config.json that state a number of tokens. The last three are used in older files."""
 
 _NAMES = re.compile(
     r"emb|wte|word|tok|shared|head|output|decoder|prediction|logits|proj_out|generator"
@@ -35,8 +35,8 @@ _OTHER_AXES = re.compile(
 """The pattern of names whose last two words say that the rows are not tokens."""
 
 _EXTRA = 1 / 16
-"""Rows that an embedding may have beyond the tokens of config.json (images, prompts, padding), as a
-share of those tokens."""
+"""The number of rows that an embedding may have beyond config.json's tokens (images, prompts,
+padding), as a fraction of these tokens."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,11 @@ class VocabularyTensors:
     """The tensors of a model whose rows are tokens.
 
     Args:
-        size: rows of the model's embedding, which may be more than its tokenizer has tokens; None
-            if no tensor looks like an embedding.
+        size: rows of the model's embedding, which may be more than the tokenizer's tokens; None if
+            no tensor was recognised as an embedding.
         found: names of the tensors with a row for each token.
-        undecided: names of the tensors with an axis about as long, if neither name nor shape tells
-            whether that axis counts tokens.
+        undecided: names of the tensors with an axis of about this size, if neither name nor shape
+            shows whether the axis counts tokens.
     """
 
     size: int | None
@@ -70,9 +70,9 @@ def find_vocabulary(source: Source, layers: Layers, tokens: int = 0) -> Vocabula
 
     Args:
         source: the model.
-        layers: its layers.
-        tokens: number of tokens of the tokenizer, which says which vocabulary is meant if a
-            composite model has several; 0 if it is not known.
+        layers: the model's layers.
+        tokens: number of tokens of the tokenizer; 0 if unknown. It selects the vocabulary if a
+            composite model has several.
     """
     outside = {n: t for n, t in source.tensors.items() if layers.locate(n) is None}
     outside = {n: t for n, t in outside.items() if not _OTHER_AXES.search(n)}
@@ -114,8 +114,8 @@ def _size(outside: Mapping[str, Tensor], config: Mapping[str, Any], tokens: int)
         ]
     )
     sizes = fitting if stated else embedding_rows
-    roomy = [size for size in sizes if size >= tokens]
-    return min(roomy) if roomy else max(sizes, default=None)
+    large_enough = [size for size in sizes if size >= tokens]
+    return min(large_enough) if large_enough else max(sizes, default=None)
 
 
 def _tables(outside: Mapping[str, Tensor], size: int, *, unique: bool) -> set[str]:
@@ -124,8 +124,8 @@ def _tables(outside: Mapping[str, Tensor], size: int, *, unique: bool) -> set[st
     Args:
         outside: the tensors outside the layers.
         size: rows of the embedding.
-        unique: whether no tensor inside the layers has this size, so that a tensor which has it is
-            about tokens.
+        unique: whether no tensor inside the layers has an axis of this size. If so, a tensor with
+            such an axis has rows of tokens.
     """
     tables = {
         name: tensor
@@ -146,7 +146,7 @@ def _tables(outside: Mapping[str, Tensor], size: int, *, unique: bool) -> set[st
 def _is_of_head(name: str, source: Source, tables: set[str], *, unique: bool) -> bool:
     """Return whether a vector as long as the vocabulary is the bias of a head.
 
-    The head may be tied, and therefore not be there.
+    The head's weight may be tied, and therefore missing.
     """
     stem, _, last = name.rpartition(".")
     weight = f"{stem}.weight"
@@ -158,7 +158,7 @@ def _is_of_head(name: str, source: Source, tables: set[str], *, unique: bool) ->
 def _is_like(name: str, tensor: Tensor, size: int, unique: bool) -> bool:
     """Return whether a tensor outside the layers may have a row for each token.
 
-    It has an axis of the vocabulary's size, or is a table with a few more rows than tokens.
+    The tensor has an axis of the vocabulary's size, or is a table with a few more rows than tokens.
     """
     if is_computed(tensor):
         return False

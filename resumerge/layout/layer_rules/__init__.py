@@ -3,7 +3,7 @@
 A config.json may leave the kind of each layer to its class: every sixth layer attends to all
 tokens, the first three have no experts. Each rule here is a fact of one or several classes of
 transformers: the name of the setting, its entries for a number of layers, and the keys from which
-the class derives them. A test compares them with the classes themselves.
+the class derives the entries. A test compares the rules with the classes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from resumerge.layout.layer_rules.rule import RULES, LayerNumber, Rule, Section
 
 __all__ = ["RULES", "LayerNumber", "Rule", "rules_of"]
 _DECLARED = (attention, experts, hybrids, layer_sizes, shared_states, picked_layers, numbered)
-"""The files whose rules are in `RULES` once they are imported."""
+"""The modules that add their rules to `RULES` when they are imported."""
 
 
 def rules_of(section: Section, config: Section, path: Sequence[str]) -> tuple[Rule, ...]:
@@ -32,12 +32,14 @@ def rules_of(section: Section, config: Section, path: Sequence[str]) -> tuple[Ru
     Args:
         section: the (nested) mapping with the layer count.
         config: the whole config.json.
-        path: the keys that lead from it to the section.
+        path: the keys that lead from `config` to the section.
     """
-    own = section.get("model_type")
-    if not isinstance(own, str):
-        own = f"{config.get('model_type')}_{path[-1].removesuffix('_config')}" if path else None
-    for name in (own, f"{own}_text"):
+    section_type = section.get("model_type")
+    if not isinstance(section_type, str):
+        section_type = (
+            f"{config.get('model_type')}_{path[-1].removesuffix('_config')}" if path else None
+        )
+    for name in (section_type, f"{section_type}_text"):
         if name in RULES:
             return tuple(RULES[name])
     return ()

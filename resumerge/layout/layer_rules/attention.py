@@ -1,4 +1,4 @@
-"""Rules of attention: which layers see all tokens, which have rotary positions."""
+"""Rules of attention: the layers that attend to all tokens, and those with rotary positions."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ _attention("modernbert modernbert-decoder", _modernbert, EVERY)
 
 
 def ends_full(period: Callable[[Section], int], *keys: str) -> Rule:
-    """Return the rule of classes that make their last layer full attention, whatever is stated."""
+    """Return the rule of classes whose last layer has full attention, even if stated otherwise."""
     stated = rule_of_list("layer_types", lambda section, n: fixed(period(section))(section, n))
 
     def read(section: Section, count: int) -> Entries:
@@ -111,18 +111,18 @@ _attention(
 
 
 def _olmo_hybrid(section: Section, count: int) -> Entries:
-    found = [FULL if n % 4 == 3 else LINEAR for n in range(count)]
-    return found if FULL in found else [*found[:-1], FULL]
+    kinds = [FULL if n % 4 == 3 else LINEAR for n in range(count)]
+    return kinds if FULL in kinds else [*kinds[:-1], FULL]
 
 
 _attention("olmo_hybrid", _olmo_hybrid)
 
 
 def _windows(default: int, switch: bool | None, window: int | None) -> Derive:
-    """Return the pattern with windows after the first `max_window_layers` layers.
+    """Return the pattern with sliding windows after the first `max_window_layers` layers.
 
     Args:
-        default: their number, if config.json does not state it.
+        default: the value of `max_window_layers` if config.json does not state it.
         switch: the default of `use_sliding_window`; None for classes without it.
         window: the default of `sliding_window`.
     """

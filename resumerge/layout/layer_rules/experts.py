@@ -1,4 +1,4 @@
-"""Rules of layers with and without experts."""
+"""Rules that decide which layers have experts."""
 
 from __future__ import annotations
 
@@ -60,7 +60,10 @@ _PYRAMID = [-1] * 25 + [*range(4, 65, 4), 64]
 
 
 def _pyramid(section: Section, count: int) -> Entries:
-    """Return the numbers of experts of dots3.note's vision tower, if no other key states them."""
+    """Return dots3.note's default number of experts in each layer of its vision tower.
+
+    The entries are None if another key states the layers.
+    """
     return [None] * count if section.get("mlp_layer_types") else _PYRAMID[:count]
 
 
@@ -80,7 +83,7 @@ _experts("step3p5", _step3, "moe_layers_enum")
 
 
 def _leading(key: str, default: int) -> Rule:
-    """Return the rule of classes without a list: a number states how many layers are dense."""
+    """Return the rule of classes without a list: a key states the number of first, dense layers."""
 
     def write(section: Section, entries: Entries) -> Mapping[str, Any]:
         return {key: entries.index("sparse") if "sparse" in entries else len(entries)}
@@ -96,7 +99,7 @@ add_rules("lfm2_moe", _leading("num_dense_layers", 2))
 
 
 def _mlp_only(default: tuple[int, ...] = ()) -> Rule:
-    """Return the rule of Qwen's mixtures: experts in each n-th layer that no list excludes."""
+    """Return the rule of Qwen's mixtures: every n-th layer that no list excludes has experts."""
 
     def read(section: Section, count: int) -> Entries:
         step = max(stated_number(section, "decoder_sparse_step", 1), 1)
@@ -152,9 +155,9 @@ def _periods(period: str, offset: str, at: int, of: int) -> Rule:
         return [n % every == stated_number(section, offset, at) for n in range(count)]
 
     def write(section: Section, entries: Entries) -> Mapping[str, Any]:
-        found = [n for n, entry in enumerate(entries) if entry] or [len(entries)]
-        step = found[1] - found[0] if len(found) > 1 else len(entries) + 1
-        return {period: step, offset: found[0]}
+        numbers = [n for n, entry in enumerate(entries) if entry] or [len(entries)]
+        step = numbers[1] - numbers[0] if len(numbers) > 1 else len(entries) + 1
+        return {period: step, offset: numbers[0]}
 
     return Rule(period, read, write, (period, offset))
 

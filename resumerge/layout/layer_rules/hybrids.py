@@ -1,4 +1,4 @@
-"""Rules of hybrids: of which kind each block is, and which blocks share their weights."""
+"""Rules of hybrids: the kind of each block, and the blocks that share their weights."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def _zamba(section: Section, count: int) -> Entries:
         stated_number(section, "attn_layer_period", 6),
         stated_number(section, "attn_layer_offset", 4),
     )
-    rest = [HYBRID if n % max(period, 1) == offset else LINEAR for n in range(count - 3)]
-    return [LINEAR, LINEAR, HYBRID, *rest][:count]
+    later_kinds = [HYBRID if n % max(period, 1) == offset else LINEAR for n in range(count - 3)]
+    return [LINEAR, LINEAR, HYBRID, *later_kinds][:count]
 
 
 add_rules(
@@ -44,11 +44,11 @@ add_rules(
 
 
 def _shared_blocks(own: Rule, *, counted: bool) -> Rule:
-    """Return the rule of Zamba: hybrid layers share blocks, which they take in turn.
+    """Return the rule of Zamba: hybrid layers use a few shared blocks in turn.
 
     Args:
         own: the rule of the kinds of layers.
-        counted: whether the blocks have a part for each hybrid layer.
+        counted: whether each block has a separate part for each hybrid layer.
     """
 
     def read(section: Section, count: int) -> Entries:

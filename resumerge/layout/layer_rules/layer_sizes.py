@@ -60,18 +60,18 @@ add_rules(
 
 
 def _long_windows(section: Section, count: int) -> Entries:
-    """Return NeoMME's windows: short and long in turn, over the layers that have one."""
+    """Return NeoMME's windows: layers with a window have a short and a long one in turn."""
     kinds = rule_of_list("layer_types", fixed(6, last=FULL)).read(section, count)
     stated = read_layer_list("per_layer_config", section.get("per_layer_config"), count)
     if stated is not None:
         return stated
-    found: Entries = []
+    entries: Entries = []
     windows = 0
     for kind in kinds:
         full = {"sliding_window": None} if kind == FULL else None
-        found.append(full if kind == FULL or windows % 2 == 0 else {"sliding_window": 1024})
+        entries.append(full if kind == FULL or windows % 2 == 0 else {"sliding_window": 1024})
         windows += kind == SLIDING
-    return found
+    return entries
 
 
 def _write_by_number(section: Section, entries: Entries) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""Rules of what follows from a layer's number and no key can state for other layers."""
+"""Rules of settings that follow from a layer's number, and that no key can state otherwise."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from resumerge.layout.layer_rules.rule import (
 
 
 def _never_written(name: str, read: Derive, *keys: str) -> Rule:
-    """Return the rule of a setting that config.json cannot state for other layers."""
+    """Return the rule of a setting that no key of config.json can state layer by layer."""
     return Rule(name, read, unwritten, keys)
 
 

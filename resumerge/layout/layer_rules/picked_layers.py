@@ -1,4 +1,4 @@
-"""Rules of lists that pick layers by their numbers."""
+"""Rules of lists that select layers by their numbers."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from resumerge.layout.layer_rules.rule import (
 
 
 def _picked_in_order(key: str, *default: int, first: int = 0) -> Rule:
-    """Return the rule of a list of layers that modules elsewhere follow, in their order.
+    """Return the rule of a list of layers whose order matters, because other modules follow it.
 
     Args:
         key: the list's key.
-        default: the numbers of the layers, if config.json does not state them.
-        first: the number of the first layer of the model.
+        default: the numbers of the layers if config.json does not state them.
+        first: the number that the list uses for the first layer of the model.
     """
 
     def read(section: Section, count: int) -> Entries:
@@ -45,7 +45,7 @@ add_rules("seggpt", _picked_in_order("intermediate_hidden_state_indices", 5, 11,
 
 
 def _picked(key: str, *default: int) -> Rule:
-    """Return the rule of a list of the numbers of layers, and of its default."""
+    """Return the rule of a list of layer numbers that has a default."""
     return rule_of_numbers(key, by_number(lambda n: n in default), key)
 
 

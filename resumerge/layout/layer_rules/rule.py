@@ -26,9 +26,10 @@ class Rule:
     """A setting of each layer that follows from the layer's number.
 
     Args:
-        name: the setting's name: the key that lists it, or words if no key does.
-        read: returns the entries of a number of layers from the section that counts the layers.
-        write: returns the keys that state given entries, with their values; empty if no key can.
+        name: the setting's name: the key that lists its entries, or words if there is no such key.
+        read: returns the entries of a number of layers from the section with the layer count.
+        write: returns the keys that state given entries, with their values; empty if no key can
+            state them.
         keys: the keys of config.json from which the entries are derived.
     """
 
@@ -40,10 +41,10 @@ class Rule:
     def entries(self, section: Section, count: int) -> Entries | None:
         """Return the entries of `count` layers; None if the class could not read config.json."""
         try:
-            found = self.read(section, count)
+            entries = self.read(section, count)
         except (TypeError, ValueError, AttributeError, LookupError):
             return None
-        return found if len(found) == count else None
+        return entries if len(entries) == count else None
 
 
 RULES: dict[Any, list[Rule]] = defaultdict(list)
@@ -51,18 +52,18 @@ RULES: dict[Any, list[Rule]] = defaultdict(list)
 
 
 def add_rules(types: str, *rules: Rule) -> None:
-    """Add rules to those of model types, whose names are separated by spaces."""
+    """Add rules to one or several model types, whose names are separated by spaces."""
     for name in types.split():
         RULES[name] += rules
 
 
 def unwritten(section: Section, entries: Entries) -> Mapping[str, Any]:
-    """Return no keys: nothing states other entries."""
+    """Return no keys, because no key can state the entries."""
     return {}
 
 
 def rule_of_list(key: str, derive: Derive, *keys: str) -> Rule:
-    """Return the rule of a setting that a list may state, and that is derived without the list."""
+    """Return the rule of a setting that a list may state. Without the list, it is derived."""
 
     def read(section: Section, count: int) -> Entries:
         stated = read_layer_list(key, section.get(key), count) if section.get(key) else None
@@ -75,7 +76,7 @@ def rule_of_list(key: str, derive: Derive, *keys: str) -> Rule:
 
 
 def rule_of_numbers(key: str, derive: Derive, *keys: str) -> Rule:
-    """Return the rule of a setting that a list of the numbers of layers may state."""
+    """Return the rule of a setting that a list of layer numbers may state."""
 
     def read(section: Section, count: int) -> Entries:
         stated = section.get(key)
@@ -94,13 +95,13 @@ def stated_number(section: Section, key: str, default: int) -> int:
 
 
 def fixed(period: int, hit: str = FULL, miss: str = SLIDING, last: str = "") -> Derive:
-    """Return the pattern with `hit` at the end of each period, and perhaps another last layer."""
+    """Return the pattern with `hit` at the end of each period, and `last` at the end if given."""
 
     def derive(section: Section, count: int) -> Entries:
         if period < 1:  # the class divides by it
             return [hit] * count
-        found = [hit if (n + 1) % period == 0 else miss for n in range(count)]
-        return [*found[:-1], last] if last and found else found
+        kinds = [hit if (n + 1) % period == 0 else miss for n in range(count)]
+        return [*kinds[:-1], last] if last and kinds else kinds
 
     return derive
 
@@ -113,7 +114,7 @@ def every(key: str, default: int, hit: str = FULL, miss: str = SLIDING) -> Deriv
 
 
 def first(key: str, default: int, first: str = "dense", rest: str = "sparse") -> Derive:
-    """Return the pattern with another kind in the first layers, whose number a key states."""
+    """Return the pattern with `first` in the first layers, whose number a key states."""
 
     def derive(section: Section, count: int) -> Entries:
         return [first if n < stated_number(section, key, default) else rest for n in range(count)]

@@ -1,4 +1,4 @@
-"""Rules of layers that read what another layer made: keys and values, value embeddings."""
+"""Rules of layers that read another layer's results: keys and values, or value embeddings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ from resumerge.layout.layer_rules.rule import (
 
 
 def _value_embeddings(section: Section, count: int) -> Entries:
-    """Return which layers of NeoMME read the value embedding: the first and last full ones."""
+    """Return True for NeoMME's layers that read the value embedding, by layer.
+
+    These are the first and the last layer with full attention.
+    """
     kinds = rule_of_list("layer_types", fixed(6, last=FULL)).read(section, count)
     full = [n for n, kind in enumerate(kinds) if kind == FULL]
     return [n in (full[:1] + full[-1:]) for n in range(count)]
@@ -32,19 +35,19 @@ add_rules("neomme", Rule("value embeddings", _value_embeddings, unwritten, ("lay
 
 
 def _shared_states(kinds: Derive, default: int) -> Rule:
-    """Return the rule of the last layers that take keys and values from an earlier one."""
+    """Return the rule of classes whose last layers read keys and values of an earlier layer."""
 
     def read(section: Section, count: int) -> Entries:
         shared = stated_number(section, "num_kv_shared_layers", default)
-        own, found = kinds(section, count), [LayerNumber(n) for n in range(count)]
+        own_kinds, sources = kinds(section, count), [LayerNumber(n) for n in range(count)]
         for n in range(max(count - shared, 0), count) if shared else ():
-            makers = [m for m in range(count - shared) if own[m] == own[n]]
-            found[n] = LayerNumber(makers[-1]) if makers else LayerNumber(-1)
-        return found
+            makers = [m for m in range(count - shared) if own_kinds[m] == own_kinds[n]]
+            sources[n] = LayerNumber(makers[-1]) if makers else LayerNumber(-1)
+        return sources
 
     def write(section: Section, entries: Entries) -> Mapping[str, Any]:
-        own = [n == entry for n, entry in enumerate(entries)]
-        return {"num_kv_shared_layers": own[::-1].index(True) if True in own else len(own)}
+        is_own = [n == entry for n, entry in enumerate(entries)]
+        return {"num_kv_shared_layers": is_own[::-1].index(True) if True in is_own else len(is_own)}
 
     return Rule("num_kv_shared_layers", read, write, ("num_kv_shared_layers",))
 
