@@ -17,7 +17,7 @@ class Origin:
     Args:
         name: the tensor's name in the output.
         tensors: (model, name) of each tensor of a model or an adapter, in the order of operands.
-        generated: whether it has numbers that no file has: constants, random numbers, or gates.
+        generated: whether it has numbers that are in no file: constants, random numbers, or gates.
     """
 
     name: str
@@ -29,17 +29,19 @@ def origins(sources: Iterable[Source], outputs: Mapping[str, Tensor]) -> Iterato
     """Yield the origins of each tensor of the output: the models' tensors that it is computed from.
 
     Args:
-        sources: the sources, in the order of the numbers that leaves state.
+        sources: the sources, in the order of their numbers (`Stored.source`).
         outputs: the expression of each tensor of the output, by name.
     """
     files = LeafIndex(sources)
     for name, tensor in outputs.items():
-        found: dict[tuple[str, str], None] = {}
+        stored_tensors: dict[tuple[str, str], None] = {}
         generated = False
         for node in tensor.nodes():
             if isinstance(node, Stored):
                 model, names = files.find(node)
-                found |= dict.fromkeys((model.name, each) for each in names[:1])
+                stored_tensors |= dict.fromkeys(
+                    (model.name, stored_name) for stored_name in names[:1]
+                )
             elif not node.children() or isinstance(node, Computed):
                 generated = True
-        yield Origin(name, tuple(found), generated)
+        yield Origin(name, tuple(stored_tensors), generated)

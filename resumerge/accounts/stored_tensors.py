@@ -12,10 +12,10 @@ from resumerge.tensors import Stored, Tiled, stored_in
 
 
 class StoredTensors:
-    """The tensors of one model, or of an adapter alone, as its files have them.
+    """The tensors in the files of one model, or of an adapter without its model.
 
     Args:
-        model: the model.
+        model: the model, or the adapter.
         name: its name in the account.
     """
 
@@ -26,14 +26,18 @@ class StoredTensors:
     def names(self, leaf: Stored, file: str) -> Sequence[str]:
         """Return the names of the tensors that contain a leaf's bytes.
 
-        There are several if tensors of a file share their elements.
+        There are several names if tensors of a file share their elements.
 
         Args:
-            leaf: the leaf: a tensor of the model, or a part of one under another name.
-            file: the name that its file has in this model.
+            leaf: a tensor of the model, or a part of such a tensor under another name.
+            file: the name of the leaf's file in this model.
         """
-        own = self.tensors.get(leaf.name)
-        if isinstance(own, Stored) and own.offset == leaf.offset and own.file == file:
+        same_name = self.tensors.get(leaf.name)
+        if (
+            isinstance(same_name, Stored)
+            and same_name.offset == leaf.offset
+            and same_name.file == file
+        ):
             return (leaf.name,)
         starts, names = self._places[file, leaf.numel == 0]
         return names[bisect_right(starts, leaf.offset) - 1]
@@ -41,20 +45,20 @@ class StoredTensors:
     @cached_property
     def _places(self) -> dict[tuple[str, bool], tuple[list[int], list[list[str]]]]:
         """The offsets of tensors and their names, by file and whether they are empty."""
-        found: dict[tuple[str, bool], dict[int, list[str]]]
-        found = defaultdict(lambda: defaultdict(list))
+        names_at: dict[tuple[str, bool], dict[int, list[str]]]
+        names_at = defaultdict(lambda: defaultdict(list))
         for name, tensor in self.tensors.items():
             if isinstance(tensor, Stored | Tiled):
                 for leaf in stored_in(tensor):
-                    found[leaf.file, leaf.numel == 0][leaf.offset].append(name)
+                    names_at[leaf.file, leaf.numel == 0][leaf.offset].append(name)
         return {
             key: (sorted(places), [places[offset] for offset in sorted(places)])
-            for key, places in found.items()
+            for key, places in names_at.items()
         }
 
 
 class LeafIndex:
-    """The models and adapters of a recipe, each once, by the leaves that lie in their files.
+    """An index from leaves to the models and adapters that store them. Each model is in it once.
 
     Args:
         sources: the sources, in the order of their numbers.
@@ -71,7 +75,7 @@ class LeafIndex:
             self.models.setdefault(name, StoredTensors(part, name))
 
     def find(self, leaf: Stored) -> tuple[StoredTensors, Sequence[str]]:
-        """Return the model that a leaf belongs to, and the leaf's names in it."""
+        """Return the model that a leaf belongs to, and the leaf's names in the model."""
         key = leaf.source, leaf.file
         if key not in self._of_files:
             part, file = self._sources[leaf.source].part_of(leaf.file)
@@ -81,6 +85,6 @@ class LeafIndex:
         return model, model.names(leaf, file)
 
     def _name(self, source: Source, part: Source) -> str:
-        """Return the name in the account of a model or adapter: one folder may have both."""
+        """Return the name of a model or adapter in the account. One folder may contain both."""
         text = part.ref.text
         return f"{text} (adapter)" if part is source.adapter and text in self._bases else text

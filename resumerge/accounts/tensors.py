@@ -27,12 +27,12 @@ from resumerge.tensors.dtypes import nbytes
 
 @dataclass(frozen=True)
 class ModelAccount:
-    """The used and unused tensors of one model, or of an adapter alone.
+    """The used and unused tensors of one model, or of an adapter without its model.
 
     Args:
-        model: the model as the recipe names it.
+        model: the model, as the recipe names it.
         used: the number of tensors, by use.
-        unused: the names of the unused tensors, by reason; None for an unknown reason.
+        unused: the names of the unused tensors, by reason; the key None is for unknown reasons.
     """
 
     model: str
@@ -55,48 +55,48 @@ class Accounts:
 def account(
     sources: Iterable[Source], outputs: Iterable[Tensor], left_out: Iterable[LeftOut]
 ) -> Accounts:
-    """Return the use of every tensor of the models, or the reason why there is none.
+    """Return the use of every tensor of the models, or the reason why a tensor is not used.
 
-    A model that a recipe names both alone and with an adapter has one account, of both uses.
+    A model that a recipe names both alone and with an adapter has one account for both.
 
     Args:
-        sources: the sources, in the order of the numbers that leaves state.
+        sources: the sources, in the order of their numbers (`Stored.source`).
         outputs: the expressions of the output's tensors.
-        left_out: the tensors that are not used somewhere, and may be used elsewhere.
+        left_out: tensors that some part of the merge does not use. Other parts may use them.
     """
     files = LeafIndex(sources)
     uses = _Uses(files)
     for output in outputs:
         uses.add(output, Use.COPIED)
-    found = uses.complete()
+    uses_of_models = uses.complete()
     reasons: dict[tuple[str, str], UnusedReason] = {}
-    for each in left_out:
-        for leaf in stored_in(each.tensor):
+    for unused_tensor in left_out:
+        for leaf in stored_in(unused_tensor.tensor):
             model, names = files.find(leaf)
             for name in names:
-                if name not in found[model.name]:
-                    reasons.setdefault((model.name, name), each.reason)
+                if name not in uses_of_models[model.name]:
+                    reasons.setdefault((model.name, name), unused_tensor.reason)
     models = []
     for model in files.models.values():
         unused: dict[UnusedReason | None, list[str]] = {}
         for name in model.tensors:
-            if name not in found[model.name]:
+            if name not in uses_of_models[model.name]:
                 unused.setdefault(reasons.get((model.name, name)), []).append(name)
-        used = sorted(Counter(found[model.name].values()).items())
+        used = sorted(Counter(uses_of_models[model.name].values()).items())
         models.append(ModelAccount(model.name, dict(used), unused))
     return Accounts(tuple(models))
 
 
 @dataclass
 class _Uses:
-    """The uses of tensors, by model and name, while expressions are walked through."""
+    """The uses of tensors, by model and name, collected while expressions are traversed."""
 
     files: LeafIndex
     found: dict[str, dict[str, Use]] = field(default_factory=lambda: defaultdict(dict))
     parts: dict[tuple[str, str], set[tuple[int, int]]] = field(
         default_factory=lambda: defaultdict(set)
     )
-    """The parts of tensors that are used: the byte they begin with, and their bytes."""
+    """The used parts of tensors, by (model, name): (first byte, number of bytes)."""
     seen: set[tuple[int, Use]] = field(default_factory=set)
 
     def add(self, tensor: Tensor, use: Use, part: tuple[int, int] | None = None) -> None:
@@ -104,8 +104,8 @@ class _Uses:
 
         Args:
             tensor: the expression.
-            use: what is made of its elements, so far.
-            part: the first of the bytes of a leaf that are used, and their number.
+            use: the use of its elements by the tensors above it in the tree.
+            part: (first byte, number of bytes) of the leaf that is used; None if all of it is.
         """
         if isinstance(tensor, Stored):
             self._add_leaf(tensor, use, part)
@@ -116,7 +116,7 @@ class _Uses:
         if isinstance(tensor, Merged | Adapted | BothMatrices):
             if not _is_copy(tensor):
                 use = max(use, Use.MERGED)
-            if (id(tensor), use) in self.seen:  # of a stage that several tensors are made of
+            if (id(tensor), use) in self.seen:  # a stage's result that several tensors use
                 return
             self.seen.add((id(tensor), use))
         elif isinstance(tensor, Gathered):
@@ -130,7 +130,7 @@ class _Uses:
 
     def _add_leaf(self, leaf: Stored, use: Use, part: tuple[int, int] | None) -> None:
         model, names = self.files.find(leaf)
-        found = self.found[model.name]
+        uses_of_names = self.found[model.name]
         for name in names:
             count = part[1] if part else leaf.nbytes
             key = model.name, name
@@ -138,13 +138,15 @@ class _Uses:
                 self.parts.pop(key, None)
             else:
                 use = max(use, Use.EXPERTS)
-                if name not in found or key in self.parts:  # else all of it is used as well
+                if (
+                    name not in uses_of_names or key in self.parts
+                ):  # otherwise all of it is already used
                     self.parts[key].add(part or (leaf.offset, count))
-            if use > found.get(name, -1):
-                found[name] = use
+            if use > uses_of_names.get(name, -1):
+                uses_of_names[name] = use
 
     def complete(self) -> dict[str, dict[str, Use]]:
-        """Return the uses, once it is known of which tensors only a part is used."""
+        """Return the uses, after all expressions are added: some tensors are used only in part."""
         for (model, name), parts in self.parts.items():
             if sum(count for _, count in parts) < self.files.models[model].tensors[name].nbytes:
                 self.found[model][name] = Use.CUT

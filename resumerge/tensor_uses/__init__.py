@@ -1,6 +1,7 @@
-"""What becomes of a tensor of a model: its uses, and the reasons why it has none.
+"""The uses of a model's tensors, and the reasons why a tensor is not used.
 
-The names are those in ledgers and JSON. Imports nothing, so that a status is shown at once.
+The names are those in ledgers and JSON. This room imports no other room, so that a status is shown
+without delay.
 """
 
 from resumerge.tensor_uses.reasons import HARMLESS, REASONS, UnusedReason

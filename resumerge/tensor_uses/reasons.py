@@ -6,15 +6,15 @@ from enum import Enum
 
 
 class UnusedReason(Enum):
-    """A reason why a tensor of a model is not used; there are no others.
+    """A reason why a tensor of a model is not used. The members are all possible reasons.
 
-    The value is its name in ledgers and JSON, `phrase` its text: what the tensors are.
+    The value is the reason's name in ledgers and JSON. `phrase` describes the tensors to the user.
     """
 
     phrase: str
 
     def __new__(cls, value: str, phrase: str) -> UnusedReason:
-        """Return a member with its text."""
+        """Return a member with its name and its phrase."""
         member = object.__new__(cls)
         member._value_, member.phrase = value, phrase
         return member
@@ -48,5 +48,6 @@ HARMLESS = frozenset(
         UnusedReason.UNCHANGED,
     }
 )
-"""The reasons for which nothing is lost that a model computes with: transformers makes the tensor
-or ties it, an adapter says what is in its place, or the recipe asks for no weights."""
+"""The reasons by which the output loses nothing: transformers computes or ties the tensor, an
+adapter replaces it, it only describes a quantisation, it is unchanged, or only a tokenizer is
+used."""

@@ -1,4 +1,4 @@
-"""What a tensor of a model is used for."""
+"""The uses of a model's tensors."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from enum import IntEnum
 
 
 class Use(IntEnum):
-    """What a tensor of a model is used for; of several uses the last one in this order counts."""
+    """A use of a model's tensor. If a tensor has several uses, the last in this order counts."""
 
     COPIED = 0
     """The tensor's numbers are in the output, at most rounded."""
     MERGED = 1
-    """The output is computed from the tensor and from others, or from it by a formula."""
+    """The output is computed from this and other tensors, or from this tensor by a formula."""
     EXPERTS = 2
-    """The tensor has matrices of experts, which are packed or apart in the output, or as merged."""
+    """The tensor has matrices of experts, which the output packs or splits, copied or merged."""
     VOCABULARY = 3
-    """The tensor has rows of tokens; the output has others, or another order of them."""
+    """The tensor has rows of tokens. The output has other rows, or the rows in another order."""
     CUT = 4
     """Only a part of the tensor is used."""
 
