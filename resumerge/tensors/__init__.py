@@ -1,12 +1,17 @@
-"""The algebra of tensors: what a tensor is computed from, as a tree whose leaves lie in files.
+"""The algebra of tensors. A computed tensor is a tree of tensors, whose leaves are stored in files.
 
-One small file for each kind of tensor: its shape and dtype, its memory, its JSON, and how a range
-of it is computed (`read`). Any tensor can be an operand of another. `stored/` has the tensors that
-lie in files, `generated/` tensors that are filled, drawn or listed, `adapters/` weights that an
-adapter changes, and `quantised/` both the weights that codes and scales stand for and the codes
-and scales that weights are written as. `evaluation.py` has the files, buffers and statistics that
-tensors are computed with. `target.py` has the size of a block, which is part of the format.
-Nothing here knows of models.
+Each kind of tensor has its own small file, with its shape and dtype, its memory, its JSON, and the
+computation of a range of its elements (`read`). Any tensor can be an operand of another tensor.
+
+- `stored/` has the tensors in files.
+- `generated/` has tensors that are filled, drawn or listed.
+- `adapters/` has weights that an adapter changes.
+- `quantised/` has the weights that stored codes and scales represent, and the codes and scales in
+  which weights are written.
+- `evaluation.py` has the files, buffers and statistics that tensors are computed with.
+- `target.py` has the size of a block, which is part of the format.
+
+This room knows nothing about models.
 """
 
 from resumerge.tensors.adapters.adapted import Adapted

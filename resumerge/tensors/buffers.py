@@ -1,4 +1,4 @@
-"""Buffers that a thread reuses for every run."""
+"""Buffers that a thread reuses for every block run."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from resumerge.kernels.huge_pages import mapped
 from resumerge.native import KINDS, Vector
 
 REUSED = 64 << 20
-"""Bytes of the largest piece of memory that the process keeps for later blocks, in buffers and in
-the C library's allocator. Larger pieces return to the system when they are freed."""
+"""Bytes of the largest allocation that the process keeps for later blocks, in buffers and in the C
+library's allocator. Larger allocations are returned to the system when they are freed."""
 
 
 class _Local(threading.local):
@@ -26,16 +26,17 @@ class _Local(threading.local):
 class Buffers:
     """Named buffers of each thread. A buffer up to `REUSED` grows as needed and is never freed.
 
-    Larger ones, for whole tensors, would add up over the threads: they are allocated for each use.
+    Larger buffers, for whole tensors, are allocated for each use. If threads kept them, their sizes
+    would add up.
     """
 
     def __init__(self) -> None:
         self._local = _Local()
 
     def take(self, name: Hashable, size: int) -> np.ndarray:
-        """Return `size` bytes (uint8) of this thread's buffer of that name.
+        """Return `size` bytes (uint8) of this thread's buffer with this name.
 
-        The content is undefined.
+        The content of the bytes is undefined.
         """
         if size > REUSED:
             return np.empty(size, np.uint8)
@@ -46,9 +47,9 @@ class Buffers:
         return buffer[:size]
 
     def vector(self, name: Hashable, length: int, dtype: int) -> Vector:
-        """Return a vector in this thread's buffer of that name, of an element type from `CODES`.
+        """Return a vector in this thread's buffer with this name, of an element type from `CODES`.
 
-        Most runs have the same length, so the vector is kept and returned again.
+        The vector is kept and returned again, because most block runs have the same length.
         """
         cached = self._local.vectors
         vector = cached.get(name)

@@ -1,4 +1,4 @@
-"""Tensors that are results of a step: work that needs its operands whole, not range by range."""
+"""Tensors that are results of a step: work that reads whole operands instead of ranges."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from resumerge.tensors.evaluation import Evaluation
 from resumerge.tensors.tensor import Tensor
 
 State = Mapping[str, np.ndarray]
-"""The result of the finished pieces of a step: arrays by name."""
+"""The result of the finished pieces of a step: arrays, by name."""
 
 Advance = Callable[[State, int], State]
-"""A function that does one piece of a step.
+"""A function that computes one piece of a step.
 
-It takes the piece's number and the state before it, which it may change, and returns the state
-after it.
+Its arguments are the state before the piece, which it may change, and the piece's number. It
+returns the state after the piece.
 """
 
 
 class Step(ABC):
-    """Work that precedes all blocks, done in pieces. Each piece continues the one before it."""
+    """Work that is done before all blocks, in pieces. Each piece continues the previous piece."""
 
     title: str
-    """What is computed, for a person."""
+    """A description of the work, for the user."""
 
     @property
     @abstractmethod
     def key(self) -> str:
-        """A text that identifies the result: all that decides it except the elements of tensors."""
+        """A text that identifies the result: all that it depends on, except elements of tensors."""
 
     @property
     @abstractmethod
     def libraries(self) -> Mapping[str, str]:
-        """The versions of the libraries that decide the bits of the result."""
+        """The versions of the libraries that the bits of the result depend on, by name."""
 
     @property
     @abstractmethod
@@ -53,18 +53,18 @@ class Step(ABC):
     @property
     @abstractmethod
     def planning_bytes(self) -> int:
-        """The bytes that planning the step took. They are freed before the first piece."""
+        """The bytes that planning the step needed. They are freed before the first piece."""
 
     @abstractmethod
     def working_bytes(self, threads: int) -> int:
-        """Return the bytes that a piece and its libraries take with so many threads."""
+        """Return the bytes that a piece and its libraries need with this number of threads."""
 
     @abstractmethod
     def seconds(self, threads: int) -> float:
         """Return the seconds to load the libraries and compute all pieces, without reading.
 
         Args:
-            threads: number of threads, each on a core of its own.
+            threads: number of threads, each on its own core.
         """
 
     @abstractmethod
@@ -82,7 +82,7 @@ class Step(ABC):
 
     @abstractmethod
     def prepare(self, evaluation: Evaluation, threads: int) -> Advance:
-        """Import the libraries that the step needs, and return the function that does a piece.
+        """Import the libraries that the step needs, and return the function that computes a piece.
 
         The bits of the result do not depend on `threads`.
         """
@@ -93,10 +93,10 @@ class Step(ABC):
 
     @abstractmethod
     def result(self, state: State) -> np.ndarray:
-        """Return the parts of the result, float32, from the state after the last piece."""
+        """Return the result (float32), by part, from the state after the last piece."""
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the reasons why the step cannot be done, as far as file headers show them."""
+        """Yield the reasons, as far as file headers show them, why the step cannot be done."""
         yield from ()
 
     def notes(self, result: np.ndarray) -> Iterator[str]:
@@ -108,8 +108,8 @@ class Step(ABC):
 class Computed(Tensor):
     """A part of a step's result, in float32.
 
-    A run does the step before it computes blocks, and keeps the result. In an evaluation without
-    that result, the first block does the step.
+    A run computes the step before the blocks, and keeps the result. In an evaluation that does not
+    hold the result, the first block computes the step.
     """
 
     step: Step
@@ -117,7 +117,7 @@ class Computed(Tensor):
 
     @classmethod
     def of(cls, name: str, shape: tuple[int, ...], step: Step, part: int) -> Computed:
-        """Return a part of the result of a step, in this shape."""
+        """Return a part of the result of a step, as a tensor of a shape."""
         return cls(name, "F32", shape, step, part)
 
     @property

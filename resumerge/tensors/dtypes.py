@@ -1,4 +1,4 @@
-"""Element types by their safetensors names, and the types that can be averaged."""
+"""Element types by their safetensors names, and the types that merge methods compute with."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BITS: dict[str, int] = {
 """Bits of one element."""
 
 FLOAT32_BYTES, FLOAT64_BYTES = 4, 8
-"""Bytes of one element of the types that numbers are computed in."""
+"""Bytes of one element of the types in which numbers are computed."""
 
 FLOATS: dict[str, str] = {
     "F16": "float16",
@@ -45,5 +45,5 @@ BY_TORCH_NAME: dict[str, str] = {torch_name: name for name, torch_name in FLOATS
 
 
 def nbytes(dtype: str, numel: int) -> int:
-    """Return the length in bytes of `numel` elements; elements of less than a byte are packed."""
+    """Return the length in bytes of `numel` elements. Elements of less than a byte are packed."""
     return (BITS[dtype] * numel + 7) // 8

@@ -1,4 +1,4 @@
-"""The means of computing tensors: files, buffers, and values that are held from block to block."""
+"""What tensors are computed with: files, buffers, and values that are held between blocks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Value = TypeVar("Value")
 
 
 class InFile(Protocol):
-    """A tensor that lies in a file."""
+    """A tensor that is stored in a file."""
 
     @property
     def name(self) -> str:
@@ -28,25 +28,25 @@ class InFile(Protocol):
 
     @property
     def source(self) -> int:
-        """The number of its source in the plan."""
+        """The number of the tensor's source in the plan."""
 
     @property
     def file(self) -> str:
-        """The path of its file, relative to the folder of its source."""
+        """The path of the tensor's file, relative to the folder of the source."""
 
 
 class Files(Protocol):
-    """The files of all sources. `SourceReader` is one."""
+    """The files of all sources, as implemented by `SourceReader`."""
 
     def descriptor(self, tensor: InFile) -> int | None:
-        """Return an open descriptor of a tensor's file; None where it is not on this disk."""
+        """Return an open descriptor of a tensor's file; None if the file is not on this disk."""
 
     def fill(self, tensor: InFile, offset: int, buffer: memoryview) -> None:
-        """Fill a buffer from an offset (bytes) of a tensor's file."""
+        """Fill a buffer with the bytes of a tensor's file, from an offset in bytes."""
 
 
 class MethodBackend(Protocol):
-    """The code that runs the merge method of one tensor: on kernels, or on torch."""
+    """The code that runs the merge method of one tensor, with kernels or with torch."""
 
     def map(
         self, function: Callable[[Any, Any], Any], inputs: list[Vector], run: BlockRun
@@ -67,18 +67,17 @@ an entry are not hashed.
 NO_HASHES: InputHashes = {}
 
 Compare = Callable[[Vector, Sequence[Vector], Vector], None]
-"""A function that takes the reference, the other operands and the results of a block run, like
-`measure`.
+"""A function of the reference, the other operands and the results of a block run.
 
-The vectors are valid until the next block run is computed.
+The arguments are those of `measure`. The vectors are valid until the next block run is computed.
 """
 
 
 class HeldValues:
-    """A cache of values that are used for many blocks. It drops those least recently used.
+    """A cache of values that are used for many blocks. The least recently used are dropped.
 
     Args:
-        limit: bytes of all values together; the newest value stays even if it alone is larger.
+        limit: bytes of all values together. The newest value is kept even if it is larger.
     """
 
     def __init__(self, limit: int) -> None:
@@ -87,12 +86,12 @@ class HeldValues:
         self._lock = threading.RLock()
 
     def get(self, key: Hashable, nbytes: int, make: Callable[[], Value]) -> Value:
-        """Return a value. The first caller makes it, and callers in other threads wait for it.
+        """Return a value. The first caller computes it; callers in other threads wait for it.
 
         Args:
-            key: identifies the value.
+            key: the key of the value.
             nbytes: bytes of the value.
-            make: computes the value.
+            make: a function that computes the value.
         """
         with self._lock:
             if key not in self._values:
@@ -108,23 +107,26 @@ class HeldValues:
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """The means of computing a tensor at one depth of its tree. Threads may share it.
+    """What a tensor is computed with, at one depth of its tree. Threads may share an evaluation.
 
-    A buffer belongs to a thread, a name and a depth. Tensors that are computed one after the other
-    at one depth use the same buffers, so that a thread's memory is bounded by the depth of the
-    tree.
+    There is one buffer for each thread, name and depth. Tensors that are computed one after the
+    other at the same depth use the same buffers, so that the depth of the tree bounds a thread's
+    memory.
 
     Args:
-        backend_of: returns the backend that computes the method of a `Merged`.
+        files: the files of all sources.
+        buffers: the buffers of all threads.
+        held: the values that are held between blocks.
+        backend_of: a function that returns the backend of a `Merged`.
         preparation: for each `Merged`, its statistics (the results of its reductions over whole
             tensors); for each `Spilled`, its scratch file.
         hashes: the hashes of the root's operands, to which blocks are added.
-        measurements: a list that receives the measurements of the root's blocks, an array for each
-            block run; None to measure nothing.
-        block_elements: elements of a measured block; a `Merged` uses its own block size instead.
-        depth: how many levels of the tree are above.
+        measurements: a list to which the measurements of the root's blocks are appended, one array
+            for each block run; None to measure nothing.
+        block_elements: elements of a measured block. A `Merged` uses its own block size instead.
+        depth: the number of levels of the tree above the tensor.
         device: the device of steps that use torch.
-        compare: a function that is called instead of measuring.
+        compare: a function that is called instead of measuring; None to measure.
     """
 
     files: Files
@@ -154,17 +156,17 @@ class Evaluation:
         )
 
     def comparing(self, compare: Compare | None, block_elements: int = 0) -> Evaluation:
-        """Return the same evaluation, which calls a function instead of measuring.
+        """Return the same evaluation, except that it calls a function instead of measuring.
 
         Args:
-            compare: the function; None to measure nothing.
+            compare: the function; None to neither call nor measure.
             block_elements: elements of a block of the tensor that is measured.
         """
         return replace(self, compare=compare, measurements=None, block_elements=block_elements)
 
     @property
     def measures(self) -> bool:
-        """Whether the changes of the tensor that is read are measured, or given to a function."""
+        """Whether the changes of the tensor that is read are measured, or passed to a function."""
         return self.measurements is not None or self.compare is not None
 
     def measure(
@@ -181,21 +183,21 @@ class Evaluation:
             self.measurements.append(measure(reference, others, out, written))
 
     def take(self, name: Hashable, size: int) -> np.ndarray:
-        """Return `size` bytes (uint8) of a buffer. Their content is undefined."""
+        """Return `size` bytes (uint8) of the buffer with this name. Their content is undefined."""
         return self.buffers.take((self.depth, name), size)
 
     def vector(self, name: Hashable, length: int, code: int) -> Vector:
-        """Return a vector in the buffer of that name, of an element type from `CODES`."""
+        """Return a vector in the buffer with this name, of an element type from `CODES`."""
         return self.buffers.vector((self.depth, name), length, code)
 
 
 def code_of(dtype: str) -> int:
-    """Return the element type of `CODES` of a float type that is given by safetensors' name."""
+    """Return the code (from `CODES`) of a float type, given by its safetensors name."""
     return CODES[FLOATS[dtype]]
 
 
 def as_vector(data: np.ndarray, dtype: str) -> Vector:
-    """Return bytes as a vector of a float type that is given by safetensors' name."""
+    """Return bytes as a vector of a float type, given by its safetensors name."""
     code = code_of(dtype)
     return Vector(data.view(KINDS[code]), code)
 

@@ -1,7 +1,7 @@
-"""A tensor whose rows are rows of several tensors: an embedding in another order of tokens.
+"""A tensor whose rows come from several tensors: an embedding with its tokens in a new order.
 
-A range is gathered by one read for each run of consecutive rows, so that neither a permutation
-matrix nor a whole tensor is ever in memory.
+A range is gathered by one read for each run of consecutive rows. Neither a permutation matrix nor a
+whole tensor is ever in memory.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from resumerge.tensors.rows import AVERAGE, MEAN, ZERO, Rows, vocabulary_rows
 from resumerge.tensors.tensor import Tensor
 
 MEAN_ELEMENTS = 1 << 18
-"""Elements that are added to the mean of all rows at once; it decides the order of the sum."""
+"""Elements that are added to the mean of all rows at once. The sum's order depends on it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +49,7 @@ class Gathered(Tensor):
 
     @property
     def held_bytes(self) -> int:
-        """The bytes held in memory while blocks are read: of the mean of all rows."""
+        """The bytes of the mean of all rows, which is held while blocks are read."""
         return 4 * self.width if self.rows.has_mean else 0
 
     def children(self) -> tuple[Tensor, ...]:
@@ -59,7 +59,7 @@ class Gathered(Tensor):
         return replace(self, tables=children)
 
     def no_longer_read(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
-        """Yield the whole tables after the last element, since any element may read any row."""
+        """Yield whole tables after the last element, because any element may read any row."""
         if stop == self.numel:
             for table in self.tables:
                 yield from table.no_longer_read(0, table.numel)
@@ -88,7 +88,7 @@ class Gathered(Tensor):
                 yield from self.tables[origin].reads(begin + offset, end + offset)
 
     def reads_once(self) -> Iterator[tuple[Tensor, int, int]]:
-        """Yield the ranges of the rows that the mean is taken of."""
+        """Yield the ranges of the rows from which the mean is computed."""
         if self.rows.has_mean:
             yield from self.reads(0, self.rows.named * self.width)
 
@@ -98,7 +98,7 @@ class Gathered(Tensor):
             + (BITS[table.dtype] // 8 if table.unrounded is not table else 0)
             for table in self.tables
         )
-        mean = 3 * 4 * self.rows.has_mean  # rows to take the mean of, and their sums in float64
+        mean = 3 * 4 * self.rows.has_mean  # the rows of the mean, and their sums in float64
         return elements * (row + mean) + super().working_bytes(elements)
 
     def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
@@ -118,18 +118,18 @@ class Gathered(Tensor):
             size = BITS[stored] // 8
             raw = evaluation.take("rows", len(values) * size)
             for origin in origins:
-                table, mine = self.tables[origin].unrounded, runs.origins == origin
-                shifts = runs.shifts[mine] * width + start
-                places = zip(begins[mine].tolist(), ends[mine].tolist(), shifts.tolist())
+                table, selected = self.tables[origin].unrounded, runs.origins == origin
+                shifts = runs.shifts[selected] * width + start
+                places = zip(begins[selected].tolist(), ends[selected].tolist(), shifts.tolist())
                 for begin, end, shift in places:
                     table.read(inner, begin + shift, end + shift, raw[begin * size : end * size])
-            mine = np.isin(runs.origins, origins)
-            for begin, end in _joined(begins[mine], ends[mine]):
+            selected = np.isin(runs.origins, origins)
+            for begin, end in _joined(begins[selected], ends[selected]):
                 part = as_vector(raw[begin * size : end * size], stored)
                 _widen(evaluation, part, stored, rounded, values[begin:end])
         for run in np.flatnonzero(runs.origins == MEAN).tolist():
-            within = np.arange(int(begins[run]) + start, int(ends[run]) + start) % width
-            values[begins[run] : ends[run]] = self._mean(evaluation)[within]
+            columns = np.arange(int(begins[run]) + start, int(ends[run]) + start) % width
+            values[begins[run] : ends[run]] = self._mean(evaluation)[columns]
         for run in np.flatnonzero(runs.origins == AVERAGE).tolist():
             begin, end = int(begins[run]), int(ends[run])
             shift = int(runs.shifts[run])
@@ -141,7 +141,7 @@ class Gathered(Tensor):
     def _average(
         self, evaluation: Evaluation, begin: int, end: int, row_shift: int, target: np.ndarray
     ) -> None:
-        """Write the average of the rows of all tensors that have the token, summed in float64."""
+        """Write the average over all tensors that have the token of each row, summed in float64."""
         width, inner = self.width, evaluation.inner()
         for row in range(begin // width, -(-end // width)):
             first, last = max(begin, row * width), min(end, (row + 1) * width)
@@ -161,7 +161,7 @@ class Gathered(Tensor):
     def _mean(self, evaluation: Evaluation) -> np.ndarray:
         """Return the mean of all rows that have a token, in float32.
 
-        It is computed once, in a fixed order.
+        The mean is computed once, in a fixed order.
         """
 
         def mean() -> np.ndarray:
@@ -180,14 +180,14 @@ class Gathered(Tensor):
 
 
 def _kind(table: Tensor) -> tuple[str, str]:
-    """Return the dtypes of a table before and after a rounding."""
+    """Return the dtypes of a table before and after a merge rounds it."""
     return table.unrounded.dtype, table.dtype
 
 
 def _widen(
     evaluation: Evaluation, raw: Vector, stored: str, rounded: str, values: np.ndarray
 ) -> None:
-    """Write rows as float32; they are rounded to the table's type first."""
+    """Write rows as float32, after they are rounded to the table's type."""
     if stored != rounded:
         narrow = evaluation.vector("rounded", len(raw), code_of(rounded))
         round_to(raw, narrow)

@@ -24,16 +24,16 @@ from resumerge.tensors.tensor import Tensor
 class Merged(Tensor):
     """The result of a merge method over tensors, rounded to `dtype` as it is computed.
 
-    Whole blocks are computed: a range that begins or ends inside a block costs the whole block.
+    Whole blocks are computed, even if a range begins or ends inside a block.
 
     Args:
         method: name of the merge method.
         operands: the tensors that are merged.
         params: the parameters of the merge, resolved for this tensor.
         per_operand: the parameters of each operand, resolved for this tensor.
-        base: place of the base model among the operands; None for no base.
+        base: the index of the base model's operand; None if there is no base.
         seed: the seed of random masks.
-        block_elements: elements of a block, which is computed at once and keys random masks.
+        block_elements: elements of a block. A block is computed at once, and has its own masks.
         models: the model that each operand belongs to, as text.
     """
 
@@ -65,7 +65,7 @@ class Merged(Tensor):
 
     @property
     def reference(self) -> int:
-        """The place of the operand that changes are counted from: the base, or the first."""
+        """The index of the operand that changes are measured from: the base, or the first one."""
         return self.base or 0
 
     @property
@@ -75,12 +75,12 @@ class Merged(Tensor):
 
     @property
     def needs_statistics(self) -> bool:
-        """Whether blocks depend on reductions over the whole of the operands."""
+        """Whether blocks depend on reductions over whole operands."""
         return self.numel > 0 and self.merge_method.passes(self.context) > 1
 
     @property
     def statistics_key(self) -> Hashable:
-        """A key of all that the reductions depend on: equal keys mean equal statistics."""
+        """A key of everything that the reductions depend on. Equal keys mean equal statistics."""
         unread = self.merge_method.not_in_statistics
         return (
             *(self.method, self.name, self.shape, self.base, self.seed, self.block_elements),
@@ -98,7 +98,7 @@ class Merged(Tensor):
 
     @property
     def blocks(self) -> int:
-        """The number of blocks; an empty tensor has one, which is empty too."""
+        """The number of blocks. An empty tensor has one empty block."""
         return max(1, -(-self.numel // self.block_elements))
 
     def block_run(self, indices: range, *, sample: bool = False) -> BlockRun:
@@ -117,7 +117,7 @@ class Merged(Tensor):
         return replace(self, operands=children)
 
     def no_longer_read(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
-        """Yield no part of a block that later elements are in: they read all of it again."""
+        """Yield ranges of completed blocks only: later elements of a block read all of it again."""
         size = self.block_elements
         last = stop if stop == self.numel else stop // size * size
         for operand in self.operands:
@@ -130,15 +130,17 @@ class Merged(Tensor):
             yield from operand.reads(first, last)
 
     def computing_bytes(self, elements: int) -> float:
-        """Return the bytes of buffers while so many elements are computed at once."""
+        """Return the bytes of buffers while this number of elements is computed at once."""
         cost, inputs = self.merge_method.cost, len(self.operands)
         widths = sum(BITS[operand.dtype] // 8 for operand in self.operands)
         scratch = FLOAT32_BYTES * (cost.scratch + cost.per_input * inputs)
-        within = super().working_bytes(elements) + measured_bytes(elements, self.block_elements)
+        own_buffers = super().working_bytes(elements) + measured_bytes(
+            elements, self.block_elements
+        )
         if self.uses_torch:  # block by block, with inputs in float32
             block = min(self.numel, self.block_elements)
-            return within + elements * widths + block * (FLOAT32_BYTES * inputs + scratch)
-        return within + elements * (widths + scratch)
+            return own_buffers + elements * widths + block * (FLOAT32_BYTES * inputs + scratch)
+        return own_buffers + elements * (widths + scratch)
 
     def working_bytes(self, elements: int) -> float:
         blocks = min(self._blocks_at_once, -(-elements // self.block_elements) + 1)
@@ -155,7 +157,7 @@ class Merged(Tensor):
             self._read_parts(evaluation, start, stop, out)
 
     def _read_parts(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
-        """Compute a range by block runs. One that the range cuts is computed in a buffer."""
+        """Compute a range by block runs. If the range cuts a block run, a buffer receives it."""
         width, size, step = BITS[self.dtype] // 8, self.block_elements, self._blocks_at_once
         end_block = -(-stop // size)
         for block in range(start // size, end_block, step):
@@ -239,7 +241,7 @@ class Merged(Tensor):
 
     @property
     def _stored(self) -> list[Stored]:
-        """All operands, if each is contiguous in a file, so that one call reads them; else none."""
+        """All operands, if each is contiguous in a file and one call can read them; else empty."""
         stored = [o for o in self.operands if isinstance(o, Stored) and o.is_contiguous]
         return stored if len(stored) == len(self.operands) else []
 
@@ -249,11 +251,11 @@ class Merged(Tensor):
         vectors: Sequence[Vector],
         ranges: Sequence[tuple[int, int]],
     ) -> list[tuple[int, int, np.ndarray, int]]:
-        """Return where each range of each operand lies in a file, and the array to read it into.
+        """Return the place in a file of each range of each operand, and the array to read into.
 
         Returns:
-            (descriptor, offset in bytes, destination, bytes of a block to hash or 0); empty if an
-            operand is computed, or is not on this disk.
+            (descriptor, offset in bytes, destination, bytes of a block to hash or 0) of each range;
+            empty if an operand is computed, or is not on this disk.
         """
         places = []
         for k, (stored, vector) in enumerate(zip(self._stored, vectors)):

@@ -1,4 +1,4 @@
-"""A tensor that consists of parts of one shape, such as the matrices of experts."""
+"""Parts of a tensor that consists of parts of one shape, such as the matrices of experts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from resumerge.tensors.tensor import Tensor
 
 
 def part_of(whole: Tensor, name: str, shape: tuple[int, ...], number: int) -> Tensor:
-    """Return one of the parts of a shape that follow each other in a tensor.
+    """Return one part of a tensor that consists of consecutive parts of one shape.
 
     Args:
         whole: the tensor.

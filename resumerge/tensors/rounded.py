@@ -19,8 +19,8 @@ class Rounded(Tensor):
 
     Args:
         operand: a tensor of a float type.
-        as_input: whether a merge rounds its input here; else a model rounds its own tensor. Inputs
-            are hashed as the model has them, before a rounding of the merge.
+        as_input: True if a merge rounds its input, False if a model rounds its own tensor. The
+            hashes of inputs are of the unrounded elements.
         takes_operand: whether a merge reads the operand without this rounding, because the operand
             is a tensor of an adapter or a dequantised weight.
     """
@@ -33,7 +33,7 @@ class Rounded(Tensor):
     def of(
         cls, operand: Tensor, dtype: str, *, as_input: bool = False, takes_operand: bool = False
     ) -> Tensor:
-        """Return a tensor rounded to a dtype; the tensor itself if it has that dtype."""
+        """Return a tensor rounded to a dtype; the tensor itself if it already has the dtype."""
         if operand.dtype == dtype:
             return operand
         return cls(operand.name, dtype, operand.shape, operand, as_input, takes_operand)
@@ -44,7 +44,7 @@ class Rounded(Tensor):
 
     @property
     def exact(self) -> Tensor:
-        """The operand, if a merge takes it and the rounding makes it narrower."""
+        """The operand, if `takes_operand` and the rounding narrows it; otherwise this tensor."""
         narrower = self.takes_operand and BITS[self.dtype] < BITS[self.operand.dtype]
         return self.operand if narrower else self
 
@@ -71,11 +71,12 @@ class Rounded(Tensor):
 def rounded_input(operand: Tensor, dtype: str | None) -> Tensor:
     """Return an operand of a merge, rounded to the recipe's dtype.
 
-    float32 and float64 hold whatever a method computes with, so nothing is rounded to them.
+    An operand is not rounded to float32 or float64, which hold all numbers that methods compute
+    with.
 
     Args:
         operand: a tensor of a model.
-        dtype: torch's name; None if the recipe has none.
+        dtype: torch's name; None if the recipe states no dtype.
     """
     if dtype in (None, "float32", "float64"):
         return operand.exact
@@ -88,6 +89,6 @@ def rounded_once(tensor: Tensor, dtype: str, *, as_input: bool = False) -> Tenso
     Args:
         tensor: a tensor of a model.
         dtype: safetensors' name.
-        as_input: whether it is an input of a merge.
+        as_input: whether the tensor is an input of a merge.
     """
     return Rounded.of(tensor if tensor.dtype == dtype else tensor.exact, dtype, as_input=as_input)

@@ -1,7 +1,7 @@
 """The tensor and row that each row of an embedding comes from, as runs of consecutive rows.
 
-A change of vocabulary is a permutation matrix. A run takes 24 bytes: a vocabulary that only grows
-at its end has two runs, one in random order has a run for each token.
+A change of vocabulary is a permutation matrix. A run takes 24 bytes. A vocabulary that only grows
+at its end has two runs; a vocabulary in random order has one run for each token.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ AVERAGE = -2
 """Origin of a row that is the average of one token's rows in several tensors."""
 
 MEAN = -3
-"""Origin of a row of padding, which is the mean of all rows that have a token."""
+"""Origin of a row of padding: the mean of all rows that have a token."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +31,7 @@ class Runs:
         begins: first row of each run.
         ends: one past the last row of each run.
         origins: origin of each run, as in `Rows`.
-        shifts: number to add to a row's number to get the row that it comes from.
+        shifts: for each run, the number to add to a row's number to get its source row.
     """
 
     begins: np.ndarray
@@ -42,16 +42,16 @@ class Runs:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """The origin of each row of an embedding, with tensors given by number.
+    """The origin of each row of an embedding. Tensors are identified by number.
 
     Args:
         starts: first row of each run, ascending from 0; int64.
-        origins: for each run the number of the tensor, or `ZERO`, `AVERAGE` or `MEAN`.
-        firsts: for each run the row that its first row comes from; the average's number for an
-            `AVERAGE`.
+        origins: for each run, the number of the tensor, or `ZERO`, `AVERAGE` or `MEAN`.
+        firsts: for each run, the source row of its first row; for an `AVERAGE`, the number of the
+            average.
         count: number of rows.
-        named: number of rows that have a token: the first ones, which a `MEAN` averages.
-        offsets: place of the first member of each average, and the end of the last.
+        named: number of rows that have a token. These rows come first; a `MEAN` is their mean.
+        offsets: index of the first member of each average, and then one past the last member.
         member_origins: number of each member's tensor.
         member_rows: row of each member.
     """
@@ -73,12 +73,12 @@ class Rows:
         named: int,
         averages: tuple[np.ndarray, np.ndarray, np.ndarray],
     ) -> Rows:
-        """Return the runs of rows whose origins and source rows are given one by one.
+        """Return the runs of rows, from the origin and the source row of each row.
 
         Args:
             origins: origin of each row.
-            firsts: row that each row comes from.
-            named: number of rows that have a token: the first ones, which a `MEAN` averages.
+            firsts: source row of each row; for an `AVERAGE`, the number of the average.
+            named: number of rows that have a token. These rows come first.
             averages: `offsets`, `member_origins` and `member_rows`.
         """
         steps = firsts[1:] - firsts[:-1]
@@ -102,12 +102,12 @@ class Rows:
         )
 
     def members(self, average: int) -> list[tuple[int, int]]:
-        """Return (tensor, row) of every member of an average."""
+        """Return (number of the tensor, row) of every member of an average."""
         members = slice(int(self.offsets[average]), int(self.offsets[average + 1]))
         return list(zip(self.member_origins[members].tolist(), self.member_rows[members].tolist()))
 
     def is_identity(self, origin: int, rows: int) -> bool:
-        """Return whether the rows are all rows of one tensor in their order.
+        """Return whether the rows are all rows of one tensor, in the same order.
 
         Args:
             origin: the number of the tensor.
@@ -123,11 +123,11 @@ class Rows:
 
     @property
     def nbytes(self) -> int:
-        """The bytes in memory."""
+        """The bytes of all arrays in memory."""
         return sum(array.nbytes for array in self._arrays())
 
     def as_json(self) -> dict[str, Any]:
-        """Return size and checksum, which the ledger stores."""
+        """Return the size and a checksum, which the ledger stores."""
         digest = xxhash.xxh3_128()
         for array in self._arrays():
             digest.update(np.ascontiguousarray(array, dtype="<i8").tobytes())
@@ -139,5 +139,5 @@ class Rows:
 
 
 def vocabulary_rows(shape: tuple[int, ...]) -> int:
-    """Return how many rows an embedding has: the size of its first axis that is not 1."""
+    """Return the number of rows of an embedding: the size of the first axis that is not 1."""
     return next((size for size in shape if size != 1), 1)

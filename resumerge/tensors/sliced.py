@@ -1,4 +1,4 @@
-"""A part of a tensor, as a tensor of its own."""
+"""A part of a tensor, as a separate tensor."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Sliced(Tensor):
 
     @classmethod
     def of(cls, name: str, shape: tuple[int, ...], whole: Tensor, first: int = 0) -> Tensor:
-        """Return a part of a tensor; the tensor itself if the part is all of it."""
+        """Return a part of a tensor; the tensor itself if name and shape are the same."""
         if (name, shape) == (whole.name, whole.shape):
             return whole
         return cls(name, whole.dtype, shape, whole, first)

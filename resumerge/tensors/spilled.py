@@ -1,4 +1,4 @@
-"""A tensor that lies in a scratch file while other tensors are computed from it."""
+"""A tensor that is kept in a scratch file while other tensors are computed from it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from resumerge.tensors.tensor import Tensor
 
 
 class ScratchFile:
-    """A file without a name, which is closed, and its space freed, with this object.
+    """A file without a name. It is closed, and its space is freed, when this object is deleted.
 
     Args:
-        fd: the descriptor.
+        fd: the open descriptor of the file.
     """
 
     def __init__(self, fd: int) -> None:
@@ -28,7 +28,7 @@ class ScratchFile:
         weakref.finalize(self, os.close, fd)
 
     def read(self, offset: int, out: np.ndarray) -> None:
-        """Fill `out` (uint8) from an offset (bytes).
+        """Fill `out` (uint8) with the bytes of the file, from an offset in bytes.
 
         Raises:
             OSError: the file cannot be read, or is too short.
@@ -43,10 +43,10 @@ class ScratchFile:
 
 @dataclass(frozen=True, eq=False)
 class Spilled(Tensor):
-    """A tensor that is computed once and read several times: it is written to a scratch file.
+    """A tensor that is computed once and read several times, from a scratch file.
 
-    The file is in the preparation of an evaluation. If it is missing, the tensor is computed
-    again, to the same bits: the file only saves time.
+    The preparation of an evaluation holds the file. If there is no file, the tensor is computed
+    again, with the same bits. The file only saves time.
 
     Args:
         tensor: the tensor that is computed.
@@ -63,7 +63,7 @@ class Spilled(Tensor):
 
     @property
     def blocks(self) -> int:
-        """The number of blocks; an empty tensor has one, which is empty too."""
+        """The number of blocks. An empty tensor has one empty block."""
         return max(1, -(-self.numel // self.block_elements))
 
     def block_run(self, indices: range) -> BlockRun:
@@ -81,7 +81,7 @@ class Spilled(Tensor):
         yield from self.tensor.no_longer_read(start, stop)
 
     def reads(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
-        """Yield no range: the tensor lies in a scratch file."""
+        """Yield no range, because the tensor is read from a scratch file."""
         yield from ()
 
     def working_bytes(self, elements: int) -> float:
@@ -96,7 +96,7 @@ class Spilled(Tensor):
             scratch.read(nbytes(self.dtype, start), out)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the description of the tensor alone: the scratch file changes no bit of it."""
+        """Return the description of the tensor. The scratch file does not change its bits."""
         return self.tensor.as_json()
 
 

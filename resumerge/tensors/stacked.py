@@ -1,4 +1,4 @@
-"""Several tensors as one: they follow each other in its elements."""
+"""Several tensors as one tensor, which has their elements one tensor after the other."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from resumerge.tensors.tensor import Tensor
 
 @dataclass(frozen=True)
 class Stacked(Tensor):
-    """Tensors one after the other, as along the first axis.
+    """Tensors that are joined one after the other, as along the first axis.
 
     Args:
-        parts: the tensors, of one dtype and shape.
+        parts: the tensors, all of the same dtype and shape.
     """
 
     parts: tuple[Tensor, ...]
 
     @classmethod
     def of(cls, name: str, shape: tuple[int, ...], parts: tuple[Tensor, ...]) -> Stacked:
-        """Return parts as one tensor of a shape that holds them all."""
+        """Return parts as one tensor, whose shape has as many elements as the parts together."""
         assert math.prod(shape) == sum(part.numel for part in parts)
         return cls(name, parts[0].dtype, shape, parts)
 
@@ -64,7 +64,7 @@ class Stacked(Tensor):
         return {"stacked": [part.as_json() for part in self.parts], "shape": list(self.shape)}
 
     def _pieces(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
-        """Yield the pieces of parts that elements ``start:stop`` consist of.
+        """Yield the ranges of parts that make up elements ``start:stop``.
 
         Yields:
             (part, first element, one past the last).

@@ -10,18 +10,17 @@ from resumerge.tensors.dtypes import BITS, FLOAT32_BYTES, nbytes
 from resumerge.tensors.tensor import Tensor
 
 BLOCK_ELEMENTS = 1 << 18
-"""Elements of a block: the grain of computing and of checksums, part of the format.
+"""Elements of a block, which is computed and hashed as a whole. The number is part of the format.
 
 A block in float32 is 1 MiB, so that a thread's operands stay in the processor's second-level cache.
-Measured against 2^20: 18 to 32 % less CPU time and 20 to 130 MB less memory.
+Compared with 2^20, it takes 18 to 32 % less CPU time and 20 to 130 MB less memory (measured).
 """
 
 BLOCK_RUN_BYTES = 4 * FLOAT32_BYTES * BLOCK_ELEMENTS
-"""Bytes of an operand that are read, computed and written together, by one call each: four blocks
-of float32.
+"""Bytes of an operand in a block run: four blocks of float32.
 
-Between the calls a thread holds the interpreter's lock. Under memory pressure block runs are
-shorter.
+One call reads a block run, one computes it, and one writes it. Between these calls, a thread holds
+the interpreter's lock. Under memory pressure, block runs are shorter.
 """
 
 
@@ -29,7 +28,7 @@ def block_elements(row: int | None) -> int:
     """Return the number of elements of a block.
 
     Args:
-        row: elements of a row that must not be split; None where a block may end anywhere.
+        row: elements of a row that must not be split; None if a block may end anywhere.
     """
     if not row:
         return BLOCK_ELEMENTS
@@ -38,16 +37,16 @@ def block_elements(row: int | None) -> int:
 
 @dataclass(frozen=True)
 class Target:
-    """An output tensor without a place in a file yet, or several that are computed as one.
+    """An output tensor, or several that are computed as one, before it has a place in a file.
 
     Args:
-        dtype: safetensors name.
+        dtype: the elements' type, by safetensors' name.
         block_elements: number of elements of a block.
         expression: the tensor whose elements are written.
         tensors: shapes of the output tensors that begin in this target, by name. Empty if the
-            target completes the tensor that the target before it began.
-        dtypes: the dtypes of `tensors` if the target is the bytes (U8) of tensors of several
-            dtypes.
+            target continues a tensor that began in an earlier target.
+        dtypes: the dtypes of `tensors`, by name, if the target holds the bytes (U8) of tensors of
+            several dtypes; otherwise empty.
     """
 
     name: str
@@ -60,12 +59,12 @@ class Target:
 
     @property
     def alignment(self) -> int:
-        """The bits of the widest element: the target's offset in its file is a multiple of them."""
+        """The bits of the widest element. The target's offset in its file is a multiple of them."""
         return max(BITS[dtype] for dtype in (self.dtype, *self.dtypes.values()))
 
     @property
     def continues_tensor(self) -> bool:
-        """Whether the target completes the tensor that the target before it began."""
+        """Whether the target continues a tensor that began in an earlier target."""
         return not self.tensors
 
     @property

@@ -22,10 +22,10 @@ PIECE_ELEMENTS = 1 << 20
 
 @dataclass(frozen=True, eq=False)
 class Tensor(ABC):
-    """A tensor in a file, or one computed from other tensors: a tree whose leaves lie in files.
+    """A tensor that is stored in a file, or computed from other tensors, which form a tree.
 
-    Some subclasses compare their fields: two such tensors are equal if all their fields are. The
-    other subclasses (``eq=False``) are equal to themselves alone, since held values are found by
+    Some subclasses compare fields: two of their tensors are equal if all fields are equal. A tensor
+    of the other subclasses (``eq=False``) equals only itself, because held values are looked up by
     the identity of their tensor.
 
     Args:
@@ -42,7 +42,7 @@ class Tensor(ABC):
     """The bits of an element of the widest tensor in the tree."""
 
     def __post_init__(self) -> None:
-        # A model has tens of thousands of tensors: `cached_property` would give each its own dict.
+        # `cached_property` would need a dict for each of tens of thousands of tensors.
         object.__setattr__(self, "numel", math.prod(self.shape))
         widest = BITS[self.dtype]
         for child in self.children():
@@ -61,7 +61,7 @@ class Tensor(ABC):
 
     @property
     def needs_torch(self) -> bool:
-        """Whether torch has to be loaded for the tensor: that takes a second, and 200 MB."""
+        """Whether torch has to be loaded for the tensor, which takes a second and 200 MB."""
         return self.uses_torch
 
     @property
@@ -71,10 +71,10 @@ class Tensor(ABC):
 
     @property
     def exact(self) -> Tensor:
-        """The tensor as a merge takes it: before its model rounds it to the type of its files.
+        """The tensor as a merge reads it: before its model rounds it to the type of its files.
 
-        By default the tensor itself. A weight that an adapter changes has another, in float32 or
-        wider.
+        By default, this is the tensor itself. For a weight that an adapter changes, it is a tensor
+        in float32 or wider.
         """
         return self
 
@@ -82,7 +82,7 @@ class Tensor(ABC):
     def compared_models(self) -> tuple[str, ...]:
         """The models that measured changes refer to, as text; empty if no changes are measured.
 
-        Changes are counted from the first model.
+        Changes are measured from the first model.
         """
         return ()
 
@@ -90,7 +90,7 @@ class Tensor(ABC):
     def scheme_measured(self) -> tuple[str, int]:
         """The scheme that a measured tensor is quantised in, and the number of its elements.
 
-        By default no scheme (an empty name), and 0: the elements are those of the tensor itself.
+        By default, the name is empty and the number is 0, because the tensor is not quantised.
         """
         return "", 0
 
@@ -105,7 +105,7 @@ class Tensor(ABC):
 
     @cached_property
     def tree_size(self) -> int:
-        """The number of nodes of the tree; a tensor that is used twice counts twice."""
+        """The number of nodes of the tree. A tensor that is used twice counts twice."""
         return 1 + sum(child.tree_size for child in self.children())
 
     def nodes(self) -> Iterator[Tensor]:
@@ -115,7 +115,7 @@ class Tensor(ABC):
         yield self
 
     def blocks_at_once(self, block_elements: int, nbytes: int) -> int:
-        """Return how many blocks one call computes: at least one.
+        """Return the number of blocks that one call computes, at least one.
 
         Args:
             block_elements: elements of a block.
@@ -124,9 +124,9 @@ class Tensor(ABC):
         return max(1, 8 * nbytes // (self._widest * block_elements))
 
     def no_longer_read(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
-        """Yield the ranges of leaves that are not needed once elements ``start:stop`` are read.
+        """Yield the ranges of leaves that are not needed after elements ``start:stop`` are read.
 
-        Elements are read in order: no later element reads the yielded ranges.
+        Elements are read in order, and no later element reads the yielded ranges.
 
         Yields:
             (leaf, first element, one past the last).
@@ -137,7 +137,7 @@ class Tensor(ABC):
     def reads(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
         """Yield the ranges of leaves that `read` reads for elements ``start:stop``, in order.
 
-        Ranges of scratch files, and those that `reads_once` yields, are left out.
+        Ranges of scratch files, and ranges that `reads_once` yields, are not included.
 
         Yields:
             (leaf, first element, one past the last).
@@ -155,11 +155,11 @@ class Tensor(ABC):
 
     @property
     def held_bytes(self) -> int:
-        """The bytes of the value that `read` keeps in `evaluation.held`; 0 if it keeps none.
+        """The bytes of the value that `read` keeps in `evaluation.held`; 0 if it keeps no value.
 
-        The estimate adds these bytes up over a plan, and the sum is the limit of `evaluation.held`:
-        a subclass that keeps a value and declares 0 makes the cache drop other tensors' values.
-        Results of steps are counted with the steps.
+        The estimate sums these bytes over a plan, and the sum is the limit of `evaluation.held`. If
+        a subclass keeps a value but declares 0 bytes, the cache drops values of other tensors. The
+        results of steps are counted with the steps.
         """
         return 0
 
@@ -167,33 +167,33 @@ class Tensor(ABC):
     def held_in_turn(self) -> Hashable:
         """A key shared by tensors whose held values are needed in turn, at most two at once.
 
-        None, by default, for a value that is needed until the plan is done.
+        None (the default) means that the value is needed until the plan is done.
         """
         return None
 
     @property
     def own_milliseconds(self) -> float:
-        """The time of one core to compute all elements, in milliseconds times 2^20.
+        """The time in which one core computes all elements, in milliseconds times 2^20.
 
-        For a time of m milliseconds for each 2^20 elements it is ``m * numel``. It is 0 for a
-        tensor whose computation takes little time beside reading. The time of a `Merged` depends
-        on its method.
+        If 2^20 elements take m milliseconds, this is ``m * numel``. It is 0 if computing takes
+        little time compared with reading. The time of a `Merged` depends on its method and is not
+        included.
         """
         return 0.0
 
     def working_bytes(self, elements: int) -> float:
-        """Return the bytes of the buffers that `read` needs for so many elements at once."""
+        """Return the bytes of the buffers that `read` needs for this number of elements."""
         return max((child.working_bytes(elements) for child in self.children()), default=0)
 
     @abstractmethod
     def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
-        """Compute elements ``start:stop``. Their bits do not depend on how a tensor is split.
+        """Compute elements ``start:stop``. Their bits do not depend on how the tensor is split.
 
         Args:
             evaluation: the files, buffers and statistics to compute with.
             start: first element.
             stop: one past the last.
-            out: bytes (uint8) to write to, as many as the elements have.
+            out: the array of bytes (uint8) to write to. Its length is that of the elements.
 
         Raises:
             Resumable: a file is missing, shorter than its header says, or not readable.
@@ -208,7 +208,7 @@ class Tensor(ABC):
             evaluation: the files, buffers and statistics to compute with.
             start: first element.
             stop: one past the last.
-            out: an array to write to; by default a new one.
+            out: a float32 array to write to; None to make a new array.
 
         Raises:
             Resumable: a file is missing, shorter than its header says, or not readable.

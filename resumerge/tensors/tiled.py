@@ -20,7 +20,7 @@ class Tiled(Tensor):
     """A tensor that tiles cover without gaps or overlaps.
 
     Args:
-        tiles: the tiles, of the tensor's dtype and as many dimensions.
+        tiles: the tiles, with the tensor's dtype and number of dimensions.
         offsets: the index of each tile's first element.
     """
 
@@ -54,8 +54,8 @@ class Tiled(Tensor):
             yield from tile.reads(first, last)
 
     def working_bytes(self, elements: int) -> float:
-        own = elements * (BITS[self.dtype] // 8)
-        return own + super().working_bytes(elements)
+        tile_buffer = elements * (BITS[self.dtype] // 8)
+        return tile_buffer + super().working_bytes(elements)
 
     def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
         inner, width, box_offset = evaluation.inner(), BITS[self.dtype] // 8, 0
@@ -88,11 +88,11 @@ class Tiled(Tensor):
         }
 
     def _pieces(self, start: int, stop: int) -> Iterator[tuple[Box, Tensor, Box, int, int]]:
-        """Yield the pieces of tiles that elements ``start:stop`` consist of.
+        """Yield the pieces of tiles that make up elements ``start:stop``.
 
         A box of consecutive elements has one index in each of its first dimensions, a range in the
-        next one, and all indices in those after it. So its overlap with a tile is consecutive in
-        the tile as well.
+        next dimension, and all indices in the remaining dimensions. The elements of its overlap
+        with a tile are therefore consecutive in the tile as well.
 
         Yields:
             (box of consecutive elements, tile, overlap of both as a box, number of the overlap's
