@@ -1,4 +1,4 @@
-"""What tensors are computed with: files, buffers, and values that are held between blocks."""
+"""The files, buffers and held values with which tensors are computed."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class HeldValues:
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """What a tensor is computed with, at one depth of its tree. Threads may share an evaluation.
+    """Everything that a tensor is computed with, at one depth of its tree. Threads may share it.
 
     There is one buffer for each thread, name and depth. Tensors that are computed one after the
     other at the same depth use the same buffers, so that the depth of the tree bounds a thread's

@@ -1,1 +1,1 @@
-"""Weights that an adapter changes, and the matrices of adapters that a merge writes."""
+"""Weights that are changed by an adapter, and the matrices of adapters that a merge writes."""

@@ -1,4 +1,4 @@
-"""A weight as an adapter changes it, computed range by range as it is read."""
+"""A weight that is changed by an adapter. It is computed range by range, when it is read."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ADAPTER_SCRATCH = 6 * 8 * CHUNK
 """Bytes for one chunk: the weight, the change, and intermediate results."""
 
 MATMUL_BYTES = 12 << 20
-"""Bytes that the library for matrix products keeps in a process that applies adapters (measured: up
+"""Bytes that the library of matrix products keeps in a process that applies adapters (measured: up
 to 8.3 MiB, with two threads on a busy machine)."""
 
 
@@ -35,15 +35,15 @@ to 8.3 MiB, with two threads on a busy machine)."""
 class Adapted(Tensor):
     """A weight that an adapter changes: ``weight + scale * B @ A``, rounded once to `dtype`.
 
-    With DoRA each output of the sum is rescaled.
+    With DoRA, each output of the sum is rescaled.
 
     Args:
         a: shape (rank, in), with further dimensions for a convolution.
         b: shape (out, rank).
         transposed: whether the weight is stored as (in, out), like GPT-2's Conv1D and embeddings.
         magnitude: DoRA's magnitude vector, one number for each output; None without DoRA.
-        alpha: one number that `scale` is multiplied by; None for 1.
-        models: the model without and with the adapter, as text.
+        alpha: one number by which `scale` is multiplied; None for 1.
+        models: the model without the adapter, and the model with it, as text.
     """
 
     weight: Tensor
@@ -83,12 +83,12 @@ class Adapted(Tensor):
 
     @property
     def matrix(self) -> tuple[int, int]:
-        """The (rows, columns) of the weight as a matrix; a row of a convolution is one output."""
+        """The (rows, columns) of the weight as a matrix. A row of a convolution is one output."""
         return self.shape[0], self.numel // max(1, self.shape[0])
 
     @property
     def held_bytes(self) -> int:
-        """The bytes of the adapter's matrices, which are held; their product never is."""
+        """The bytes of the adapter's matrices. The matrices are held, but never their product."""
         rows, columns = self.matrix
         row_width = BITS[self.a.dtype] // 8 if self.transposed else 4
         row_width = max(row_width, BITS[self.b.dtype] // 8)
@@ -97,12 +97,12 @@ class Adapted(Tensor):
 
     @property
     def held_in_turn(self) -> int:
-        """The number of the adapter, whose modules are computed one after the other."""
+        """The number of the adapter. An adapter's modules are computed one after the other."""
         return next(stored_in(self.a)).source
 
     @property
     def needs_torch(self) -> bool:
-        """True: the product of the matrices is computed on torch, by the processor alone."""
+        """True, because torch computes the product of the matrices (on the processor only)."""
         return True
 
     @property
@@ -113,9 +113,9 @@ class Adapted(Tensor):
         return (self.weight, *self._of_adapter())
 
     def with_children(self, children: tuple[Tensor, ...]) -> Tensor:
-        weight, a, b, *more = children
-        magnitude = more.pop(0) if self.magnitude else None
-        alpha = more.pop(0) if self.alpha else None
+        weight, a, b, *optional = children
+        magnitude = optional.pop(0) if self.magnitude else None
+        alpha = optional.pop(0) if self.alpha else None
         return replace(self, weight=weight, a=a, b=b, magnitude=magnitude, alpha=alpha)
 
     def no_longer_read(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
@@ -130,13 +130,13 @@ class Adapted(Tensor):
             yield from tensor.reads(0, tensor.numel)
 
     def working_bytes(self, elements: int) -> float:
-        own = 0 if self._in_place else self._weight_bytes(elements)
-        return ADAPTER_SCRATCH + own + self.weight.working_bytes(elements)
+        weight_buffer = 0 if self._in_place else self._weight_bytes(elements)
+        return ADAPTER_SCRATCH + weight_buffer + self.weight.working_bytes(elements)
 
     def measuring_bytes(self, elements: int, block_elements: int) -> int:
         """Return the bytes of buffers, in addition to `working_bytes`, if changes are measured."""
-        own = self._weight_bytes(elements) if self._in_place else 0
-        return own + measured_bytes(elements, block_elements)
+        weight_buffer = self._weight_bytes(elements) if self._in_place else 0
+        return weight_buffer + measured_bytes(elements, block_elements)
 
     def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
         if start == stop:
@@ -162,12 +162,12 @@ class Adapted(Tensor):
                 keep_exact(exact, position, changed.view(-1).numpy())
             position += size
         if exact:
-            # The changed model is the rounded result: changes lost by rounding are not its changes.
+            # The changed model holds the rounded result, so changes lost by rounding do not count.
             reference, model = as_vector(raw, self.weight.dtype), as_vector(out, self.dtype)
             evaluation.measure(reference, [model], exact)
 
     def _keeping_exact(self, evaluation: Evaluation, out: np.ndarray) -> Vector:
-        """Return a vector on `out` that also keeps the measured results before they are rounded."""
+        """Return a vector on `out` that also keeps the results to measure, before rounding."""
         results, block = as_vector(out, self.dtype), evaluation.block_elements
         return keeping_exact(
             results, block, evaluation.take("exact", measured_bytes(len(results), block))
@@ -186,7 +186,7 @@ class Adapted(Tensor):
 
     @property
     def _in_place(self) -> bool:
-        """Whether the result has the weight's dtype, so that it overwrites the weight in `out`."""
+        """Whether the result has the weight's dtype, and can overwrite the weight in `out`."""
         return self.dtype == self.weight.dtype
 
     def _weight_bytes(self, elements: int) -> int:
@@ -225,7 +225,7 @@ class Adapted(Tensor):
 def _whole(
     evaluation: Evaluation, tensor: Tensor, start: int = 0, stop: int | None = None
 ) -> torch.Tensor:
-    """Return elements ``start:stop`` of a tensor, by default all, in new memory."""
+    """Return elements ``start:stop`` of a tensor (all by default) in newly allocated memory."""
     stop = tensor.numel if stop is None else stop
     raw = np.empty((stop - start) * (BITS[tensor.dtype] // 8), np.uint8)
     tensor.read(evaluation, start, stop, raw)
@@ -233,14 +233,14 @@ def _whole(
 
 
 def _as_torch(data: np.ndarray, dtype: str) -> torch.Tensor:
-    """Return bytes as a flat tensor of a dtype, given by safetensors' name, in the same memory."""
+    """Return a flat tensor on the same memory as bytes. The dtype is a safetensors name."""
     import torch
 
     return torch.from_numpy(data).view(getattr(torch, FLOATS[dtype]))
 
 
 def _pieces(matrix: tuple[int, int], start: int, stop: int) -> list[tuple[slice, slice]]:
-    """Return elements ``start:stop`` as slices of rows and columns.
+    """Return pieces (slice of rows, slice of columns) that make up elements ``start:stop``.
 
     Each piece has about `CHUNK` elements.
     """

@@ -16,16 +16,16 @@ from resumerge.tensors.tensor import Tensor
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class BothMatrices(Tensor):
-    """``A``, then ``B``, flat. Any range costs the computation of both matrices."""
+    """``A``, then ``B``, flattened. To read any range, both matrices are computed."""
 
     @abstractmethod
     def compute(self, evaluation: Evaluation) -> tuple[np.ndarray, float, float]:
         """Compute both matrices.
 
         Returns:
-            both matrices, flat, in float32; the energy of the change that they stand for; the
-            energy of their product ``B @ A``. The energy of a matrix is the sum of the squares of
-            its elements.
+            Both matrices, flattened, in float32; the energy of the change that they represent; and
+            the energy of their product ``B @ A``. The energy of a matrix is the sum of the squares
+            of its elements.
         """
 
     def no_longer_read(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
@@ -43,9 +43,13 @@ class BothMatrices(Tensor):
         round_to(Vector(factors[start:stop]), as_vector(out, self.dtype))
 
     def measured(self, total: float, kept: float) -> np.ndarray:
-        """Return the measurements: `intended` of the change, `change` of what the factors keep.
+        """Return the measurements: `intended` is of the change, `change` of the factors' product.
 
-        The order of the sums is that of `resumerge.kernels.measurements.measure`.
+        The sums are in the order of `resumerge.kernels.measurements.measure`.
+
+        Args:
+            total: the energy of the change.
+            kept: the energy of the factors' product.
         """
         elements, kept, differs = self.numel, min(kept, total), float(total > 0.0)
         unit = [elements, total, kept, 0.0, 0.0, 0.0, 1.0 - differs, 0.0, 0.0, 0.0, 0.0]

@@ -33,12 +33,12 @@ MILLISECONDS = 6.0
 
 @dataclass(frozen=True)
 class AdapterPair:
-    """The matrices of one adapter for a module: its change is ``scale * B @ A``.
+    """The matrices of one adapter for a module, which change it by ``scale * B @ A``.
 
     Args:
         place: the number of the adapter among the recipe's adapters.
-        a: shape (experts * rank, inputs), or with further dimensions for a convolution.
-        b: shape (outputs, experts * rank), likewise.
+        a: shape (experts * rank, inputs), with further dimensions for a convolution.
+        b: shape (outputs, experts * rank), with further dimensions for a convolution.
         rank: the rank of one expert's change.
     """
 
@@ -53,19 +53,19 @@ class AdapterPair:
 class Combined(BothMatrices):
     """``A``, then ``B``: their product merges the changes ``B_i @ A_i`` of several adapters.
 
-    The method computes in core space: `resumerge.kernels.linalg.core_space`. For a weighted sum
-    that need not be compressed, the adapters' matrices are concatenated instead. The matrices of
-    several experts are arranged as in `Factors`.
+    The method computes in core space: see `resumerge.kernels.linalg.core_space`. For a weighted
+    sum that need not be compressed, the adapters' matrices are concatenated instead. The matrices
+    of several experts are arranged as in `Factors`.
 
     Args:
-        pairs: the matrices of each adapter that changes the module; other adapters change it by 0.
-        core: the method with its parameters, whose operands are cores, held in memory.
+        pairs: the matrices of each adapter that changes the module. Other adapters change it by 0.
+        core: the method with its parameters. Its operands are cores, which are held in memory.
         factors: the factor of each adapter's change in a weighted sum that is not compressed; empty
             for any other method.
         experts: the number of experts, each with a matrix; 1 for a plain module.
         matrix: the (outputs, inputs) of each matrix.
-        rank: the rank of the result. Where the merged change has a smaller rank, rows of ``A`` and
-            columns of ``B`` are zeros.
+        rank: the rank of the result. If the merged change has a smaller rank, the remaining rows of
+            ``A`` and columns of ``B`` are zeros.
     """
 
     pairs: tuple[AdapterPair, ...]
@@ -82,7 +82,7 @@ class Combined(BothMatrices):
 
     @property
     def compared_models(self) -> tuple[str, ...]:
-        """Names of the zero change and of the combined change."""
+        """The names of the zero change and of the combined change."""
         return "no change", f"the combined change ({self.core.method})"
 
     def children(self) -> tuple[Tensor, ...]:
@@ -136,7 +136,7 @@ class Combined(BothMatrices):
 
     @property
     def _of_method(self) -> float:
-        """The bytes that the method takes in addition to the cores."""
+        """The bytes that the method needs in addition to the cores."""
         return self.core.computing_bytes(self.core.numel) + self.core.merge_method.statistics_bytes(
             self.core.context
         )
@@ -178,7 +178,16 @@ class Combined(BothMatrices):
     def _combined(
         self, evaluation: Evaluation, products: list[Product], number: int
     ) -> tuple[np.ndarray, np.ndarray, float, float]:
-        """Return both factors of one matrix, its energy, and the energy of the factors' product."""
+        """Return the factors of one merged matrix, its energy, and that of the factors' product.
+
+        Args:
+            evaluation: the backend to compute the method with.
+            products: the change of each adapter, as a product of two matrices.
+            number: the number of the expert.
+
+        Raises:
+            FloatingPointError: not all elements are finite.
+        """
         if self.factors:
             product = concatenated(products, [self.factors[pair.place] for pair in self.pairs])
             total = energy(product)
@@ -197,7 +206,7 @@ class Combined(BothMatrices):
     def _merged(
         self, evaluation: Evaluation, cores: Sequence[np.ndarray], number: int
     ) -> np.ndarray:
-        """Return the method's result for cores: float32, in the shape of a core."""
+        """Return the method's result for the adapters' cores: float32, in the shape of a core."""
         core, size = self.core, self.core.block_elements
         if self.experts > 1:  # the name is part of the key of random masks
             core = replace(core, name=f"{core.name}[{number}]")

@@ -1,4 +1,4 @@
-"""The two matrices of a LoRA adapter that stand for how a model differs from its base."""
+"""The two matrices of a LoRA adapter that represent the difference of a model from its base."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ from resumerge.tensors.evaluation import Evaluation
 from resumerge.tensors.tensor import Tensor
 
 HELD = 1 << 24
-"""Elements of the largest difference that is held; a larger one is computed again in each pass."""
+"""Elements of the largest difference that is held. Each pass computes larger ones again."""
 
 AT_ONCE = 1 << 20
-"""Elements of a difference that are computed together, as whole rows: at least one row."""
+"""Elements of a difference that are computed together, in whole rows (at least one)."""
 
 GRAM_MILLISECONDS, PASSES_MILLISECONDS = 0.12, 0.4
-"""The milliseconds of one core for 2^20 elements of a difference and one direction (measured). With
-the Gram matrix, all directions of the shorter side count; with passes, only those searched for."""
+"""The milliseconds of one core for 2^20 elements of a difference and one direction (measured). The
+Gram matrix computes all directions of the shorter side; passes compute only `searched` of them."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Factors(BothMatrices):
-    """``A``, then ``B``, of the rank ``r`` whose product ``B @ A`` is nearest to a difference.
+    """``A``, then ``B``, of rank ``r``, whose product ``B @ A`` is nearest to a difference.
 
-    For one matrix ``A`` has the shape (r, in) and ``B`` (out, r). Matrices of several experts have
-    factors each: ``A`` of shape (experts * r, in), the rows of an expert together, and ``B`` of
-    shape (out, r * experts), where each expert has every `experts`-th column, as peft reads them
-    (``target_parameters``).
+    For a single matrix, ``A`` has the shape (r, in) and ``B`` the shape (out, r). With several
+    experts, each expert's matrix has its own factors. ``A`` then has the shape (experts * r, in),
+    with the rows of an expert together. ``B`` has the shape (out, r * experts), where each expert
+    has every `experts`-th column, as peft reads them (``target_parameters``).
 
     Args:
-        pairs: for each expert, or for the one matrix: the model's tensor and the base's tensor.
+        pairs: for each expert, or for the single matrix: the model's and the base's tensor.
         matrix: the (rows, columns) of each tensor.
         transposed: whether the tensors are stored as (in, out).
         rank: r. The factors are zero in directions that are not kept.
-        searched: the number of directions that are computed, at least `rank`: it does not depend on
+        searched: the number of directions that are computed, at least `rank`. It does not depend on
             `rank`, so that a direction has the same bits at any rank.
-        distributed: whether each factor has the square roots of the singular values; else ``A`` has
-            the singular values themselves.
-        epsilon: directions whose singular value is not larger than this are not kept.
-        energy: the share of the energy of each difference that is kept, by the fewest directions
-            that reach it; None to keep all directions.
-        key: text that identifies the random directions that the search begins with.
+        distributed: True if both factors are scaled by the square roots of the singular values,
+            False if ``A`` is scaled by the singular values.
+        epsilon: a direction is kept only if its singular value is larger; 0 keeps all directions.
+        energy: the fraction of each difference's energy to keep, with as few directions as
+            possible; None to keep all directions.
+        key: text that determines the random directions with which the search begins.
         models: the base model and the other model, as text.
     """
 
@@ -72,7 +72,7 @@ class Factors(BothMatrices):
         return self.matrix[0] if self.transposed else self.matrix[1]
 
     def with_rank(self, rank: int) -> Factors:
-        """Return the same factors with another rank, up to `searched`."""
+        """Return the same factors with another rank, which is at most `searched`."""
         numel = len(self.pairs) * rank * sum(self.matrix)
         return replace(self, rank=rank, shape=(numel,))
 
@@ -98,9 +98,9 @@ class Factors(BothMatrices):
         rows, columns = self.matrix
         held = 4 * min(rows * columns, HELD)
         pieces = 3 * 4 * max(AT_ONCE, columns)
-        within = max(child.working_bytes(max(AT_ONCE, columns)) for child in self.children())
+        of_operands = max(child.working_bytes(max(AT_ONCE, columns)) for child in self.children())
         dense = working_bytes(rows, columns, self._directions)
-        return held + pieces + within + dense + 3 * 4 * self.numel
+        return held + pieces + of_operands + dense + 3 * 4 * self.numel
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -118,7 +118,7 @@ class Factors(BothMatrices):
         return min(self.searched, *self.matrix)
 
     def _directions_kept(self, values: np.ndarray, energy: float) -> int:
-        """Return how many of the leading directions are kept.
+        """Return the number of leading directions that are kept.
 
         Args:
             values: the singular values, descending.

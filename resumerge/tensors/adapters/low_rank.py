@@ -1,9 +1,10 @@
-"""The product of an adapter's matrices, added to parts of a weight.
+"""Adds the product of an adapter's matrices to parts of a weight.
 
-Every element has the same bits whatever range, thread or processor it is computed by, because sums
-are exact: the entries of both matrices are scaled, by a power of two for each row of one and each
-column of the other, to integers of so few bits (22 or more) that a float64 holds every sum of their
-products. The rest is elementwise in float64, with one rounding to the dtype of the weight.
+Every element has the same bits in any range, thread and processor, because all sums are exact. The
+entries of both matrices are scaled to integers: by a power of two for each row of the left matrix
+and for each column of the right one. The integers have so few bits (22 or more) that a float64
+holds every sum of their products exactly. All other operations are elementwise in float64, with one
+rounding to the dtype of the weight.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Change:
-    """The change ``scale * B @ A`` of a weight, or its transpose if the weight is stored so.
+    """The change ``scale * B @ A`` of a weight, transposed if the weight is stored transposed.
 
     Args:
         a: shape (rank, in).
@@ -25,7 +26,7 @@ class Change:
         transposed: whether the weight is stored as (in, out).
 
     Attributes:
-        factors: DoRA's factor on each output of the changed weight, float64; None without DoRA.
+        factors: DoRA's factor of each output of the changed weight, float64; None without DoRA.
     """
 
     def __init__(self, a: Tensor, b: Tensor, scale: float, transposed: bool) -> None:
@@ -38,10 +39,10 @@ class Change:
         self._right, self._right_unit = _as_integers(right, 0, self._bits)
 
     def added(self, weight: Tensor, rows: slice, columns: slice) -> Tensor:
-        """Add the change to a part of the weight, in place.
+        """Add the change to a part of the weight, in place, and return the part.
 
         Args:
-            weight: the given rows and columns of the weight, float64.
+            weight: the part of the weight, float64.
             rows: the part's rows.
             columns: the part's columns.
         """
@@ -56,15 +57,15 @@ class Change:
 
 
 def _as_integers(matrix: Tensor, dim: int, bits: int) -> tuple[Tensor, Tensor]:
-    """Return a matrix as integers, and the power of two by which each row or column is multiplied.
+    """Return a matrix as integers, and the power of two to multiply each row or column by.
 
     Args:
-        matrix: float64.
-        dim: 1 for one power of two for each row, 0 for one for each column.
-        bits: most bits of an integer.
+        matrix: a matrix of floats.
+        dim: 1 for one power of two per row, 0 for one per column.
+        bits: the most bits of an integer.
 
     Returns:
-        the integers and the powers of two, both float64.
+        The integers and the powers of two, both float64.
     """
     import torch
 
@@ -76,7 +77,7 @@ def _as_integers(matrix: Tensor, dim: int, bits: int) -> tuple[Tensor, Tensor]:
 
 
 def folded_sum(values: Tensor, dim: int) -> Tensor:
-    """Return the sum along a dimension, by adding halves: in the same order on every processor."""
+    """Return the sum along a dimension. Halves are added, in the same order on every processor."""
     while (count := values.shape[dim]) > 1:
         half = count // 2
         folded = values.narrow(dim, 0, half) + values.narrow(dim, half, half)

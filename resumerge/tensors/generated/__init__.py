@@ -1,4 +1,4 @@
-"""Tensors that no file has: numbers that are all the same, drawn, or listed."""
+"""Tensors that are in no file: their numbers are all equal, drawn at random, or listed."""
 
 from resumerge.tensors.generated.drawn import Drawn
 from resumerge.tensors.generated.filled import Filled

@@ -17,7 +17,7 @@ class Drawn(Tensor):
     """Independent random numbers, in float32.
 
     Args:
-        key: text that identifies the numbers.
+        key: text that determines the numbers; equal keys give equal numbers.
         bound: numbers are uniform between ``-bound`` and ``bound``; None for standard normal
             numbers.
     """
@@ -27,7 +27,7 @@ class Drawn(Tensor):
 
     @classmethod
     def of(cls, name: str, shape: tuple[int, ...], key: str, bound: float | None = None) -> Drawn:
-        """Return random numbers as a tensor of a shape."""
+        """Return a tensor of random numbers with a name and a shape."""
         return cls(name, "F32", shape, key, bound)
 
     def working_bytes(self, elements: int) -> float:

@@ -1,4 +1,4 @@
-"""A tensor of one number."""
+"""A tensor whose elements are all one number."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from resumerge.tensors.tensor import Tensor
 
 @dataclass(frozen=True)
 class Filled(Tensor):
-    """Elements that are all the same.
+    """A tensor whose elements are all equal.
 
     Args:
         value: the value of each element, rounded to `dtype`.

@@ -15,10 +15,10 @@ _TYPES = {"F32": np.float32, "U8": np.uint8}
 
 @dataclass(frozen=True)
 class Literal(Tensor):
-    """A few numbers, in float32 or as bytes.
+    """A vector of a few listed numbers, in F32 or U8.
 
     Args:
-        numbers: the numbers.
+        numbers: the elements.
     """
 
     numbers: tuple[float, ...]

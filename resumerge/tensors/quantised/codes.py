@@ -1,4 +1,4 @@
-"""The numbers that codes of at most one byte stand for."""
+"""The numbers that are represented by codes of at most one byte."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from resumerge.tensors.evaluation import as_vector
 
 @dataclass(frozen=True)
 class Codebook:
-    """The number that each code of 4 or 8 bits stands for.
+    """The number that each code of 4 or 8 bits represents.
 
     Args:
         name: the name in messages and in the ledger.
-        numbers: 16 or 256 numbers, by their codes. Codes of 4 bits lie in pairs in a byte.
-        high_first: whether the first of a pair has the byte's upper 4 bits.
+        numbers: 16 or 256 numbers, indexed by code. A byte holds two codes of 4 bits.
+        high_first: whether the first of two codes is in the byte's upper 4 bits.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Codebook:
 
     @cached_property
     def table(self) -> np.ndarray:
-        """The numbers of each byte in their order: shape (256, `per_byte`), float32."""
+        """The numbers of each byte, in order: shape (256, `per_byte`), float32."""
         numbers = np.array(self.numbers, np.float32)
         if self.per_byte == 1:
             return numbers[:, None]
@@ -43,11 +43,11 @@ class Codebook:
         return np.stack(pair[::-1] if self.high_first else pair, axis=1)
 
     def decode(self, codes: np.ndarray, out: np.ndarray) -> None:
-        """Write the numbers of bytes.
+        """Write the numbers that bytes of codes represent.
 
         Args:
-            codes: uint8.
-            out: float32, `per_byte` for each byte.
+            codes: the bytes, uint8.
+            out: the array to write to, float32, `per_byte` numbers for each byte.
         """
         decode(codes, self.table, out)
 
@@ -57,7 +57,7 @@ def whole_numbers(bits: int, subtracted: int) -> Codebook:
 
     Args:
         bits: the bits of a code: 4 or 8.
-        subtracted: what is subtracted from each code.
+        subtracted: the number that is subtracted from each code.
     """
     numbers = tuple(float(code - subtracted) for code in range(1 << bits))
     return Codebook(f"uint{bits}-{subtracted}" if subtracted else f"uint{bits}", numbers)
@@ -67,9 +67,9 @@ def minifloat(sign_and_more: int, fraction_bits: int, bias: int) -> float:
     """Return the number of a code of sign, exponent and fraction, without infinities and NaN.
 
     Args:
-        sign_and_more: the code; its topmost bit, bit 3, is the sign.
-        fraction_bits: the bits of the fraction, which are the lowest.
-        bias: what is subtracted from the exponent.
+        sign_and_more: the code of 4 bits. Its highest bit is the sign.
+        fraction_bits: the number of bits of the fraction, which are the lowest bits.
+        bias: the number that is subtracted from the exponent.
     """
     sign, code = (-1.0 if sign_and_more & 8 else 1.0), sign_and_more & 7
     exponent, fraction = code >> fraction_bits, code & ((1 << fraction_bits) - 1)
@@ -94,12 +94,12 @@ INT4 = whole_numbers(4, 8)
 
 
 def decode_codes(codes: np.ndarray, code: Code, out: np.ndarray) -> None:
-    """Write the numbers of codes of a kind.
+    """Write the numbers that codes of some kind represent.
 
     Args:
-        codes: uint8; each has one or two numbers.
-        code: what they are.
-        out: float32.
+        codes: bytes (uint8), each with one or two codes.
+        code: the kind of the codes.
+        out: the array to write to, float32.
     """
     if code is Code.E4M3:
         round_to(as_vector(codes, "F8_E4M3"), Vector(out))

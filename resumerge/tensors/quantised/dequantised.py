@@ -22,7 +22,7 @@ from resumerge.tensors.quantised.codes import Codebook
 from resumerge.tensors.tensor import Tensor
 
 PIECE_ELEMENTS = 1 << 17
-"""Elements computed at once, or one row: half a MiB, which fits the processor's cache."""
+"""Elements computed at once (at least one row): half a MiB, which fits the processor's cache."""
 
 MILLISECONDS = 0.8
 """Time of one core for 2^20 elements, on the machine where the costs of methods were measured."""
@@ -32,23 +32,24 @@ MILLISECONDS = 0.8
 class Dequantised(Tensor):
     """Codes that are decoded and scaled, in float32: ``scale * (number - zero) * factor + added``.
 
-    The elements are rows of a matrix, or of several of the same height. A grid of blocks lies over
-    each; a block has one scale and one zero point. A range that begins inside a row costs that row.
+    The elements are the rows of a matrix, or of several matrices of the same height. Each matrix is
+    divided into a grid of blocks, and a block has one scale and one zero point. If a range begins
+    inside a row, the whole row is computed.
 
     Args:
         scheme: the name of the quantisation.
-        codes: the tensor that is decoded: bytes if there is a codebook, else float8 or whole
+        codes: the tensor that is decoded: bytes if there is a codebook, otherwise float8 or whole
             numbers of 8 bits.
         codebook: the number of each code; None if codes are numbers of their own dtype.
         rows: the rows of a matrix.
         columns: the elements of a row.
         block: (rows, columns) of a block of the grid.
         scales: a scale for each block, row by row; None for 1.
-        divides: whether a number is divided by its scale.
+        divides: whether a number is divided by its scale, instead of multiplied.
         zeros: a zero point for each block; None for 0.
-        block_of_column: for each column the number of its block; None if columns are in order.
-        factor: a number that all elements are multiplied by.
-        added: a number that is added to all elements.
+        block_of_column: for each column, the number of its block; None if columns are in order.
+        factor: the number by which all elements are multiplied.
+        added: the number that is added to all elements.
     """
 
     scheme: str
@@ -75,7 +76,7 @@ class Dequantised(Tensor):
         *,
         divides: bool = False,
     ) -> Dequantised:
-        """Return decoded numbers that all have the same scale, or no scale."""
+        """Return decoded numbers that all have the same scale, or that have no scale."""
         columns = max(1, shape[-1]) if shape else 1
         rows = max(1, math.prod(shape) // columns)
         return cls(
@@ -110,7 +111,7 @@ class Dequantised(Tensor):
 
     @property
     def held_bytes(self) -> int:
-        """The bytes of the index that `block_of_column` becomes, int64."""
+        """The bytes of the index (int64) that is made from `block_of_column`."""
         return 8 * self.columns if self.block_of_column is not None else 0
 
     @property
@@ -118,14 +119,14 @@ class Dequantised(Tensor):
         return f"columns of {self.columns}" if self.block_of_column is not None else None
 
     def children(self) -> tuple[Tensor, ...]:
-        more = (self.scales, self.zeros, self.block_of_column)
-        return (self.codes, *(tensor for tensor in more if tensor is not None))
+        optional = (self.scales, self.zeros, self.block_of_column)
+        return (self.codes, *(tensor for tensor in optional if tensor is not None))
 
     def with_children(self, children: tuple[Tensor, ...]) -> Tensor:
-        codes, *more = children
-        scales = more.pop(0) if self.scales is not None else None
-        zeros = more.pop(0) if self.zeros is not None else None
-        columns = more.pop(0) if self.block_of_column is not None else None
+        codes, *optional = children
+        scales = optional.pop(0) if self.scales is not None else None
+        zeros = optional.pop(0) if self.zeros is not None else None
+        columns = optional.pop(0) if self.block_of_column is not None else None
         return replace(self, codes=codes, scales=scales, zeros=zeros, block_of_column=columns)
 
     def no_longer_read(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
@@ -155,8 +156,10 @@ class Dequantised(Tensor):
 
     def working_bytes(self, elements: int) -> float:
         piece = max(PIECE_ELEMENTS, self.columns) + self.columns
-        own = piece * (BITS[self.codes.dtype] // 8 + 4 + 2 * 4 * bool(self.scales or self.zeros))
-        return own + max(child.working_bytes(piece) for child in self.children())
+        own_buffers = piece * (
+            BITS[self.codes.dtype] // 8 + 4 + 2 * 4 * bool(self.scales or self.zeros)
+        )
+        return own_buffers + max(child.working_bytes(piece) for child in self.children())
 
     def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
         values, inner, columns = out.view(np.float32), evaluation.inner(), self.columns
@@ -174,7 +177,7 @@ class Dequantised(Tensor):
                 part[:] = whole[first - begin : until - begin]
 
     def as_json(self) -> dict[str, Any]:
-        more = {
+        optional = {
             "scales": self.scales,
             "zeros": self.zeros,
             "block_of_column": self.block_of_column,
@@ -187,11 +190,11 @@ class Dequantised(Tensor):
             **({"divides": True} if self.divides else {}),
             **({"factor": self.factor} if self.factor != 1.0 else {}),
             **({"added": self.added} if self.added else {}),
-            **{name: tensor.as_json() for name, tensor in more.items() if tensor is not None},
+            **{name: tensor.as_json() for name, tensor in optional.items() if tensor is not None},
         }
 
     def _coded(self, start: int, stop: int) -> tuple[int, int]:
-        """Return the range of `codes` for a range of elements that begins with a row."""
+        """Return the range of `codes` for a range of elements that begins at a row."""
         per_code = self.codebook.per_byte if self.codebook else 1
         return start // per_code, -(-stop // per_code)
 
@@ -204,7 +207,7 @@ class Dequantised(Tensor):
     def _compute(
         self, evaluation: Evaluation, inner: Evaluation, top: int, bottom: int, out: np.ndarray
     ) -> None:
-        """Write the elements of rows ``top:bottom``. The tensor may end within the last row."""
+        """Write the elements of rows ``top:bottom``. The tensor may end inside the last row."""
         self._decode(evaluation, inner, top, bottom, out)
         matrix = out.reshape(bottom - top, self.columns)
         if self.zeros is not None:
@@ -241,7 +244,7 @@ class Dequantised(Tensor):
         top: int,
         matrix: np.ndarray,
     ) -> None:
-        """Apply an operation to rows, in place, with the number of each element's block.
+        """Apply an operation to rows, in place, with the scale or zero point of each block.
 
         Args:
             operation: ``np.subtract`` for zero points; ``np.multiply`` or ``np.divide`` for scales.
@@ -275,7 +278,7 @@ class Dequantised(Tensor):
         """Return the number of each column's block, as an index; None if columns are in order.
 
         Raises:
-            InputError: there is no such block.
+            InputError: a number is not that of a block.
         """
         tensor = self.block_of_column
         if tensor is None:

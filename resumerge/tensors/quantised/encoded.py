@@ -1,4 +1,4 @@
-"""A tensor of floats as blocks of codes with their scales, as llama.cpp stores them."""
+"""A tensor of floats that is written as blocks of codes with scales, as in llama.cpp."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from resumerge.tensors.quantised.packed_blocks import Decode
 from resumerge.tensors.tensor import Tensor
 
 PIECE_ELEMENTS = 1 << 15
-"""Elements encoded at once: few, so that intermediate results fit the processor's cache."""
+"""Elements encoded at once: so few that intermediate results fit the processor's cache."""
 
 WORKING = 24
 """Bytes of memory for each element while a piece is encoded."""
@@ -28,15 +28,15 @@ Encode = Callable[[np.ndarray, np.ndarray], None]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Encoded(Tensor):
-    """The bytes (U8) of the blocks that encode a tensor. A range encodes whole blocks.
+    """The bytes (U8) of the blocks that encode a tensor. For any range, whole blocks are encoded.
 
     Args:
-        scheme: the name of the quantisation; it decides everything that `encode` does.
-        operand: the tensor that is quantised, float32; its rows are whole blocks.
+        scheme: the name of the quantisation, which determines `encode`.
+        operand: the tensor that is quantised, float32. Its rows are whole blocks.
         elements: elements of a block.
         block_bytes: bytes of a block.
         encode: the function that encodes blocks.
-        decode: the function that decodes them.
+        decode: the function that decodes blocks.
         milliseconds: the time of one core for 2^20 elements of the operand.
     """
 
@@ -82,11 +82,11 @@ class Encoded(Tensor):
 
     def working_bytes(self, elements: int) -> float:
         floats = (elements // self.block_bytes + 2) * self.elements
-        within = self.operand.working_bytes(floats)
+        of_operand = self.operand.working_bytes(floats)
         if isinstance(self.operand, Adapted):
-            within += self.operand.measuring_bytes(floats, floats)
+            of_operand += self.operand.measuring_bytes(floats, floats)
         sample = 8 * measured_elements(floats) * bool(self.compared_models)
-        return 4 * floats + PIECE_ELEMENTS * WORKING + within + sample
+        return 4 * floats + PIECE_ELEMENTS * WORKING + of_operand + sample
 
     def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
         if start == stop:
@@ -109,7 +109,7 @@ class Encoded(Tensor):
             out[:] = blocks[start - first_block * nbytes : stop - first_block * nbytes]
 
     def _measuring(self, evaluation: Evaluation) -> Compare:
-        """Return a function that measures the operand's results as decoded from their blocks."""
+        """Return a function that measures the operand's results after encoding and decoding."""
 
         def compare(reference: Vector, others: Sequence[Vector], result: Vector) -> None:
             block, measured = result.block, result.measured
@@ -124,7 +124,7 @@ class Encoded(Tensor):
         return compare
 
     def _as_written(self, vector: Vector, start: int, stop: int) -> np.ndarray:
-        """Return numbers encoded and decoded again, float32. `start` is the begin of a block."""
+        """Return numbers encoded and decoded again, float32. `start` is the start of a block."""
         end = start - (start - stop) // self.elements * self.elements
         values = np.empty((end - start) // self.elements, np.dtype((np.float32, self.elements)))
         round_to(Vector(vector.data[start:end], vector.dtype), Vector(values.reshape(-1)))

@@ -1,4 +1,4 @@
-"""A matrix whose rows lie in another order: in each group the even ones before the odd ones."""
+"""A matrix with its rows reordered: in each group, even rows come before odd rows."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from resumerge.tensors.tensor import Tensor
 
 @dataclass(frozen=True, eq=False)
 class Halved(Tensor):
-    """Rows in groups: the even ones of a group of the operand come first, then its odd ones.
+    """Rows in groups. In each group, the operand's even rows come first, and then its odd rows.
 
-    Rotary embeddings turn pairs of numbers. llama.cpp has the two rows of a pair side by side,
-    transformers half a head apart.
+    Rotary embeddings rotate pairs of numbers. In llama.cpp, the two rows of a pair are neighbours.
+    In transformers, they are half a head apart.
 
     Args:
-        operand: the tensor as it is stored, of whole bytes.
-        group: rows of a group, an even number.
+        operand: the tensor as it is stored, whose elements are whole bytes.
+        group: the number of rows of a group, which is even.
     """
 
     operand: Tensor
@@ -30,7 +30,7 @@ class Halved(Tensor):
 
     @classmethod
     def of(cls, operand: Tensor, group: int) -> Halved:
-        """Return the rows of a tensor, the two halves of each group apart."""
+        """Return a tensor with the even and the odd rows of each group separated."""
         assert group % 2 == 0 and operand.shape[0] % group == 0
         return cls(operand.name, operand.dtype, operand.shape, operand, group)
 
@@ -74,10 +74,11 @@ class Halved(Tensor):
         return self.numel // max(1, self.shape[0])
 
     def _pieces(self, start: int, stop: int) -> Iterator[tuple[int, int, int, int]]:
-        """Yield the pieces of elements ``start:stop`` that lie in one half of a group.
+        """Yield the pieces of elements ``start:stop`` that are each in one half of a group.
 
         Yields:
-            (first element, one past the last; and the same of the operand).
+            (first element, one past the last, first element in the operand, one past the last in
+            the operand).
         """
         columns, half = self._columns, self.group // 2
         while start < stop:

@@ -1,4 +1,4 @@
-"""A matrix whose rows lie in another order: in each group the two halves alternate."""
+"""A matrix with its rows reordered: in each group, rows of the two halves alternate."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from resumerge.tensors.tensor import Tensor
 
 @dataclass(frozen=True, eq=False)
 class Interleaved(Tensor):
-    """Rows in groups: those of a group's first half alternate with those of its second half.
+    """Rows in groups. Rows of a group's first half alternate with rows of its second half.
 
-    It undoes `Halved`. A range that cuts a group costs that group: its rows are read in order.
+    This order undoes `Halved`. If a range cuts a group, the whole group is read, in order.
 
     Args:
-        operand: the tensor, of whole bytes.
-        group: rows of a group, an even number.
+        operand: the tensor, whose elements are whole bytes.
+        group: the number of rows of a group, which is even.
     """
 
     operand: Tensor
@@ -29,13 +29,13 @@ class Interleaved(Tensor):
 
     @classmethod
     def of(cls, operand: Tensor, group: int) -> Interleaved:
-        """Return the rows of a tensor, the two halves of each group mixed."""
+        """Return a tensor with the rows of the two halves of each group alternating."""
         assert group % 2 == 0 and operand.shape[0] % group == 0
         return cls(operand.name, operand.dtype, operand.shape, operand, group)
 
     @property
     def group_elements(self) -> int:
-        """The elements of a group."""
+        """The number of elements of a group, at least 1."""
         return max(1, self.group * (self.numel // max(1, self.shape[0])))
 
     def children(self) -> tuple[Tensor, ...]:

@@ -1,4 +1,4 @@
-"""Blocks that hold their codes and scales together, as llama.cpp writes them."""
+"""Blocks that contain both codes and scales, as llama.cpp writes them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from resumerge.tensors.evaluation import Evaluation
 from resumerge.tensors.tensor import Tensor
 
 PIECE_ELEMENTS = 1 << 16
-"""Elements decoded at once: few, so that intermediate results fit the processor's cache."""
+"""Elements decoded at once: so few that intermediate results fit the processor's cache."""
 
 WORKING = 32
 """Bytes of memory for each element while a piece is decoded."""
@@ -23,10 +23,10 @@ Decode = Callable[[np.ndarray, np.ndarray], None]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PackedBlocks(Tensor):
-    """Packed blocks, decoded to float32. A range that cuts a block costs that block.
+    """Packed blocks, decoded to float32. If a range cuts a block, the whole block is decoded.
 
     Args:
-        scheme: the name of the quantisation; it decides everything that `decode` does.
+        scheme: the name of the quantisation, which determines `decode`.
         coded: the bytes of the blocks, U8.
         elements: elements of a block.
         block_bytes: bytes of a block.

@@ -1,4 +1,4 @@
-"""A weight that is written quantised: codes, and a scale for each block of elements."""
+"""A weight that is written quantised: as codes, with a scale for each block of elements."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ class Form:
     """The way in which a quantisation scheme writes the numbers of a block.
 
     Args:
-        name: the name in the ledger.
-        code: the kind of codes.
-        largest: the number that the largest magnitude of a block is scaled to.
+        name: the scheme's name in the ledger.
+        code: the kind of the codes.
+        largest: the number to which the largest magnitude of a block is scaled.
         scales: the dtype of the scales, by safetensors' name; U8 for powers of two (E8M0).
-        whole: the number that the largest magnitude of a weight is scaled to before the blocks'
-            scales are computed; the factor is stored after the scales, in float32. 0 for no factor.
+        whole: the number to which the largest magnitude of a weight is scaled before the blocks'
+            scales are computed; 0 for no factor. The factor is stored after the scales, in float32.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Form:
     whole: float = 0.0
 
     def factor(self, largest: float) -> np.float32:
-        """Return the factor on a weight: 1 if the form has none, or if it would not be finite.
+        """Return the factor of a weight; 1 if the form has no factor, or if it is not finite.
 
         Source: compressed-tensors, quantization/utils/helpers.py, `generate_gparam`.
 
@@ -65,7 +65,7 @@ class Form:
         """
         least = np.finfo(np.float32).tiny
         with np.errstate(over="ignore"):
-            # torch divides a number by a tensor in this way, and compressed-tensors uses torch.
+            # compressed-tensors uses torch, which divides a number by a tensor in this way.
             factor = _ONE / np.maximum(np.float32(largest), least) * np.float32(self.whole)
         return factor if self.whole and np.isfinite(factor) else _ONE
 
@@ -74,19 +74,19 @@ class Form:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the scales of blocks, as stored bytes and as numbers.
 
-        A scale is ``maximum / largest``, rounded to nearest; at least the smallest normal number of
-        its dtype, so that a block of zeros is not divided by 0; and NaN where a number of the
-        block is not finite. A scale that is a power of two (U8) is the power of two of the maximum,
-        rounded to one bit of its fraction, divided by the power of two of `largest`, as in
+        A scale is ``maximum / largest``, rounded to nearest. It is at least the smallest normal
+        number of its dtype, so that a block of zeros is not divided by 0. It is NaN if a number of
+        the block is not finite. For scales that are powers of two (U8), the maximum is rounded to
+        one bit of its fraction, and its power of two is divided by that of `largest`, as in
         compressed-tensors (quantization/utils/mxfp_utils.py).
 
         Args:
             maxima: the largest magnitude of each block, float32.
-            factor: the factor on the weight. Stored scales in float8 are multiplied by it, and a
-                stored scale that would be 0 is 0.125.
+            factor: the factor of the weight. Stored scales in float8 are multiplied by it, and
+                0.125 is stored for a scale that would be 0.
 
         Returns:
-            uint8, with the bytes of a scale for each block; float32, in the shape of `maxima`.
+            The bytes of all scales (uint8), and the scales (float32, in the shape of `maxima`).
         """
         finite = np.isfinite(maxima)
         if self.scales == "U8":
@@ -120,15 +120,16 @@ class Quantised(Tensor):
     """The bytes of a quantised weight: its codes, row by row, its scales, and its description.
 
     A number is divided by its block's scale and rounded to the nearest code. The scales are
-    computed together with the codes, and are held until they are written after all codes. Scales
-    that are not held, as after an interruption, are computed again from the weight.
+    computed together with the codes, and are held until all codes are written. Then the scales are
+    written. Scales that are not held, for example after an interruption, are computed again from
+    the weight.
 
     Args:
-        weight: a matrix of a float type, or a stack of them whose rows are whole blocks.
-        form: the way in which its numbers are written.
+        weight: a matrix of a float type, or a stack of matrices whose rows are whole blocks.
+        form: the way in which the weight's numbers are written.
         block: the (rows, columns) of a block with one scale.
-        rows_at_once: the number of rows that are computed together; they are whole blocks.
-        described: bytes that describe the weight, after the scales.
+        rows_at_once: the number of rows that are computed together. They are whole blocks.
+        described: bytes that describe the weight. They are written after the scales.
     """
 
     weight: Tensor
@@ -144,7 +145,7 @@ class Quantised(Tensor):
         """Return the bytes of a quantised weight.
 
         The rows that are computed together have about as many elements as a block of a merge. If
-        the weight is a merge in blocks, they become its blocks; if the merge needs the whole
+        the weight is merged in blocks, these rows become its blocks. If the merge needs the whole
         tensor, all rows are computed together.
         """
         columns = weight.shape[-1]
@@ -175,7 +176,7 @@ class Quantised(Tensor):
 
     @property
     def rows(self) -> int:
-        """The rows of the weight; of a stack, those of all its matrices."""
+        """The rows of the weight. A stack has the rows of all its matrices."""
         return self.weight.numel // self.columns
 
     @property
@@ -204,7 +205,7 @@ class Quantised(Tensor):
 
     @property
     def held_bytes(self) -> int:
-        """The bytes of the scales, of a flag for each row of the grid, and of the factor."""
+        """The bytes of the scales, of one flag for each row of the grid, and of the factor."""
         return self.scale_bytes + self.grid[0] + 4
 
     @property
@@ -234,7 +235,7 @@ class Quantised(Tensor):
             yield from self.weight.no_longer_read(0, self.weight.numel)
 
     def reads(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
-        """Yield the ranges that codes are computed from; the scales are held and read nothing."""
+        """Yield the ranges from which codes are computed. Scales are held and need no reads."""
         if start < (last := min(stop, self.code_bytes)):
             columns, height = self.columns, self.rows_at_once
             top = start // self._code_row // height * height
@@ -251,15 +252,15 @@ class Quantised(Tensor):
         before = 0 if self.weight.dtype == "F32" else BITS[self.weight.dtype] // 8
         maxima = 3 * 4 * piece / self.block[1]
         codes = piece / self.form.code.per_byte
-        within = self.weight.working_bytes(piece) + self._measuring_bytes(piece)
-        return piece * (4 + before) + maxima + codes + within
+        of_weight = self.weight.working_bytes(piece) + self._measuring_bytes(piece)
+        return piece * (4 + before) + maxima + codes + of_weight
 
     def _measuring_bytes(self, piece: int) -> float:
-        """Return the bytes of buffers to measure how much of the change quantisation leaves."""
-        within = 0
+        """Return the bytes of buffers for measuring the change that remains after quantisation."""
+        of_weight = 0
         if isinstance(self.weight, Adapted):
-            within = self.weight.measuring_bytes(piece, piece)
-        return within + 9 * (measured_elements(piece) + self.columns)
+            of_weight = self.weight.measuring_bytes(piece, piece)
+        return of_weight + 9 * (measured_elements(piece) + self.columns)
 
     def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
         scales = evaluation.held.get(self, self.held_bytes, lambda: self._no_scales(evaluation))
@@ -307,7 +308,7 @@ class Quantised(Tensor):
     def _read_scales_and_description(
         self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray, scales: _Scales
     ) -> None:
-        """Write bytes ``start:stop`` of this tensor, which lie after the codes."""
+        """Write bytes ``start:stop`` of this tensor, all of which come after the codes."""
         if start >= stop:
             return
         height, width = self.block[0], self._scale_row
@@ -365,10 +366,11 @@ class Quantised(Tensor):
     ) -> np.ndarray:
         """Return the first numbers of a piece and of the reference, quantised and decoded again.
 
-        Both are quantised with the scales of the piece: equal codes mean that no change is left.
+        Both are quantised with the scales of the piece. Equal codes then mean that no change
+        remains.
 
         Returns:
-            float32, shape (2, count).
+            The numbers, float32, shape (2, count).
         """
         columns, width, code = self.columns, self.block[1], self.form.code
         if count <= columns:
@@ -387,7 +389,7 @@ class Quantised(Tensor):
         return np.ascontiguousarray(written[:, :count])
 
     def _no_scales(self, evaluation: Evaluation) -> _Scales:
-        """Return an empty `_Scales`, to which scales are added, with the weight's factor."""
+        """Return a `_Scales` with the weight's factor, in which no scale has been computed yet."""
         largest, size = 0.0, self.rows_at_once * self.columns
         for start in range(0, self.weight.numel if self.form.whole else 0, size):
             stop = min(start + size, self.weight.numel)
@@ -397,7 +399,7 @@ class Quantised(Tensor):
         return _Scales.of(self, self.form.factor(largest))
 
     def _values(self, evaluation: Evaluation, start: int, stop: int) -> np.ndarray:
-        """Return elements of the weight as float32, in a buffer.
+        """Return elements ``start:stop`` of the weight as float32, in a buffer.
 
         The weight is evaluated at the depth of this tensor, so that scans of a merge use the same
         buffers.
@@ -419,9 +421,9 @@ class _Scales:
     """The scales of a weight that have been computed so far.
 
     Args:
-        stored: the bytes of the scales, a row for each row of the grid.
-        known: for each row of the grid whether its scales have been computed.
-        factor: the factor on the weight.
+        stored: the bytes of the scales, with one row for each row of the grid.
+        known: for each row of the grid, whether its scales have been computed.
+        factor: the factor of the weight.
     """
 
     stored: np.ndarray
@@ -430,7 +432,7 @@ class _Scales:
 
     @classmethod
     def of(cls, tensor: Quantised, factor: np.float32) -> _Scales:
-        """Return an empty `_Scales` for a weight."""
+        """Return the `_Scales` of a weight before any scale is computed."""
         height = tensor.grid[0]
         rows = np.zeros((height, tensor.scale_bytes // max(1, height)), np.uint8)
         return cls(rows, np.zeros(height, bool), factor)

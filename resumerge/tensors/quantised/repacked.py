@@ -1,4 +1,4 @@
-"""Whole numbers of a few bits, packed in the order of a weight's elements."""
+"""Whole numbers of a few bits, repacked in the order of a weight's elements."""
 
 from __future__ import annotations
 
@@ -20,21 +20,22 @@ ROWS = 256
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Repacked(Tensor):
-    """Whole numbers in the order of a weight's rows, as bytes; the file has another order.
+    """Whole numbers as bytes in the order of a weight's rows. The file has another order.
 
-    A byte has two numbers of 4 bits of a row, the first in the lower bits; or one number, if
-    numbers have 8 bits or rows are of odd length. All bytes are held in memory while elements are
-    read: of a weight that is stored transposed, each row needs a part of every packed row.
+    A byte holds two numbers of 4 bits of a row, with the first in the lower bits. If numbers have 8
+    bits, or rows have an odd length, a byte holds one number. All bytes are held in memory while
+    elements are read, because each row of a weight that is stored transposed needs a part of every
+    packed row.
 
     Args:
         packed: a matrix of I32 or U8.
         bits: the bits of a number: 4 or 8.
         along: the dimension of the packed matrix (0 or 1) along which several neighbouring numbers
             are packed into one element.
-        order: for each of these neighbours its place in the packed element, 0 for the lowest bits.
+        order: for each of these numbers, its place in the packed element, 0 for the lowest bits.
         transposed: whether a row of the weight is a column of the packed matrix.
-        added: number that is added to each packed number; `bits` bits of the sum are kept.
-        columns: the numbers of a row.
+        added: the number that is added to each packed number. `bits` bits of the sum are kept.
+        columns: the number of numbers in a row.
     """
 
     packed: Tensor
@@ -60,7 +61,7 @@ class Repacked(Tensor):
     ) -> Repacked:
         """Return the numbers of a packed matrix, as a matrix of `rows` rows and `columns` columns.
 
-        Without `order` the first number has the lowest bits, and so on.
+        Without `order`, the first number has the lowest bits, and the next numbers follow upwards.
         """
         places = order or tuple(range((32 if packed.dtype == "I32" else 8) // bits))
         width = columns // 2 if _in_pairs(bits, columns) else columns
@@ -78,7 +79,7 @@ class Repacked(Tensor):
         )
 
     def codebook(self, subtracted: int = 0) -> Codebook:
-        """Return the codebook of the bytes: each number, less `subtracted`."""
+        """Return the codebook of the bytes: each number minus `subtracted`."""
         return whole_numbers(4 if _in_pairs(self.bits, self.columns) else 8, subtracted)
 
     @property
@@ -130,22 +131,22 @@ class Repacked(Tensor):
         packed, along = raw.view(kind).reshape(self.packed.shape), self.along
         if self.transposed:
             packed, along = packed.T, 1 - along
-        found = np.empty(self.shape, np.uint8)
+        repacked = np.empty(self.shape, np.uint8)
         count = len(self.order)
         for top in range(0, len(packed), ROWS):
             words = np.ascontiguousarray(packed[top : top + ROWS])
             numbers = [self._numbers(words, place) for place in self.order]
             if along:
-                found[top : top + ROWS] = self._bytes(np.stack(numbers, axis=2))
+                repacked[top : top + ROWS] = self._bytes(np.stack(numbers, axis=2))
                 continue
             for number, part in enumerate(numbers):
                 first = top * count + number
-                into = found[first : first + len(words) * count : count]
-                into[:] = self._bytes(part[: len(into)])
-        return found
+                rows = repacked[first : first + len(words) * count : count]
+                rows[:] = self._bytes(part[: len(rows)])
+        return repacked
 
     def _numbers(self, words: np.ndarray, place: int) -> np.ndarray:
-        """Return the numbers at one place of packed elements."""
+        """Return the numbers at one place in packed elements, uint8."""
         kind = words.dtype.type
         numbers = words >> kind(place * self.bits)
         if self.added:
@@ -155,8 +156,8 @@ class Repacked(Tensor):
         return narrow
 
     def _bytes(self, numbers: np.ndarray) -> np.ndarray:
-        """Return rows of numbers as they are held."""
-        # Of no rows, `reshape` does not know how long they would be.
+        """Return rows of numbers as bytes, in the form in which they are held."""
+        # With no rows, `reshape` could not infer a width of -1.
         width = math.prod(numbers.shape[1:])
         rows: np.ndarray = numbers.reshape(len(numbers), width)[:, : self.columns]
         if _in_pairs(self.bits, self.columns):

@@ -16,10 +16,10 @@ from resumerge.tensors.tensor import Tensor
 
 @dataclass(frozen=True, eq=False)
 class Transposed(Tensor):
-    """The transpose of a matrix, which is held in memory while elements are read.
+    """The transpose of a matrix. It is held in memory while elements are read.
 
     Args:
-        matrix: the matrix; its elements are whole bytes.
+        matrix: the matrix, whose elements are whole bytes.
     """
 
     matrix: Tensor
@@ -65,7 +65,7 @@ class Transposed(Tensor):
         return {"transposed": self.matrix.as_json()}
 
     def _whole(self, evaluation: Evaluation) -> np.ndarray:
-        """Return the bytes of the transpose."""
+        """Return the bytes (uint8) of the whole transpose."""
         raw = np.empty(self.nbytes, np.uint8)
         self.matrix.read(evaluation.inner(), 0, self.numel, raw)
         elements = raw.view(f"u{BITS[self.dtype] // 8}").reshape(self.matrix.shape)

@@ -1,4 +1,4 @@
-"""Tensors that lie in files, also those whose elements are not contiguous there."""
+"""Tensors that are stored in files, whether or not their elements are contiguous."""
 
 from resumerge.tensors.stored.stored import Stored, stored_in, with_stored
 

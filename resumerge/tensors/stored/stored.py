@@ -1,4 +1,4 @@
-"""A tensor that lies in a file."""
+"""A tensor that is stored in a file."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from resumerge.tensors.tensor import Tensor
 
 @dataclass(frozen=True)
 class Stored(Tensor):
-    """A tensor that lies in a file.
+    """A tensor that is stored in a file.
 
     Args:
-        file: path relative to the source's folder.
-        offset: offset of the first byte from the start of the file.
-        strides: distance of neighbours in each dimension, in elements, 0 or more; None for
-            consecutive elements.
-        source: number of its source in the plan.
+        file: path of the file, relative to the source's folder.
+        offset: offset of the first byte from the start of the file, in bytes.
+        strides: distance between neighbours in each dimension, in elements, 0 or more; None if
+            the elements are consecutive.
+        source: number of the tensor's source in the plan.
     """
 
     file: str
@@ -35,7 +35,7 @@ class Stored(Tensor):
 
     @property
     def is_contiguous(self) -> bool:
-        """Whether the elements lie one after the other in the file."""
+        """Whether the elements are consecutive in the file."""
         return self.strides is None
 
     def no_longer_read(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
@@ -72,11 +72,11 @@ def stored_in(tensor: Tensor) -> Iterator[Stored]:
 
 
 def with_stored(tensor: Tensor, change: Callable[[Stored], Stored]) -> Tensor:
-    """Return a tensor with its stored tensors replaced; the tensor itself if none is replaced.
+    """Return a tensor with its stored tensors replaced; the tensor itself if all are kept.
 
     Args:
         tensor: the tree whose leaves are replaced.
-        change: returns the replacement of a stored tensor, or that tensor to keep it.
+        change: a function that returns the replacement of a stored tensor, or the same tensor.
     """
     if isinstance(tensor, Stored):
         return change(tensor)

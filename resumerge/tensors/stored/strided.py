@@ -1,4 +1,4 @@
-"""Reading a range of a tensor whose elements are not contiguous in its file."""
+"""Reads a range of a tensor whose elements are not contiguous in its file."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 SPAN = 1 << 20
-"""Bytes read at once. Elements that span more are read in several pieces."""
+"""Bytes that are read at once. Elements that span more bytes are read in several pieces."""
 
 ReadBytes = Callable[[int, memoryview], None]
-"""A function that fills a buffer from an offset (bytes) in the tensor's file."""
+"""A function that fills a buffer from the tensor's file, starting at an offset in bytes."""
 
 Box = tuple[tuple[int, int], ...]
 """The (first, one past the last) index in each dimension."""
@@ -51,13 +51,13 @@ def read_strided(
     """Read elements ``start:stop`` of a tensor, in row-major order.
 
     Args:
-        read: fills a buffer from the tensor's file.
+        read: a function that fills a buffer from the tensor's file.
         offset: offset of the tensor's first element in the file, in bytes.
         shape: the tensor's shape.
-        strides: distance of neighbours in each dimension, in elements.
+        strides: distance between neighbours in each dimension, in elements.
         start: first element.
         stop: one past the last.
-        out: unsigned integers to write to, as wide as the elements, one for each.
+        out: the array to write to: an unsigned integer of the same width for each element.
     """
     done = 0
     for box in boxes(shape, start, stop):
@@ -70,18 +70,20 @@ def read_strided(
 
 
 def _gather(read: ReadBytes, offset: int, strides: tuple[int, ...], out: np.ndarray) -> None:
-    """Fill `out` with the elements that are `strides` apart, from an offset on."""
+    """Fill `out` with the elements that are `strides` apart, starting at an offset in bytes."""
     width = out.itemsize
     span = sum((n - 1) * stride for n, stride in zip(out.shape, strides)) + 1
     if span * width <= SPAN:
-        near = np.empty(span, out.dtype)
-        read(offset, near.view(np.uint8).data)
+        spanned = np.empty(span, out.dtype)
+        read(offset, spanned.view(np.uint8).data)
         out[...] = np.lib.stride_tricks.as_strided(
-            near, out.shape, tuple(stride * width for stride in strides)
+            spanned, out.shape, tuple(stride * width for stride in strides)
         )
         return
     widest = max(range(out.ndim), key=strides.__getitem__)
-    others = strides[:widest] + strides[widest + 1 :]
+    other_strides = strides[:widest] + strides[widest + 1 :]
     step, parts = strides[widest] * width, np.moveaxis(out, widest, 0)
     for k in range(out.shape[widest]):
-        _gather(read, offset + k * step, others, parts[k, ...])  # an array, also of one element
+        _gather(
+            read, offset + k * step, other_strides, parts[k, ...]
+        )  # an array, also of one element
