@@ -30,8 +30,10 @@ def read_recipe(path: Path) -> Recipe:
     try:
         return load_recipe(path)
     except InvalidRecipe as error:
-        more = [problem for part in error.valid_parts for problem in _check_names(part)]
-        problems = [*error.problems, *more]
+        problems_of_names = [
+            problem for part in error.valid_parts for problem in _check_names(part)
+        ]
+        problems = [*error.problems, *problems_of_names]
         raise InputError(sorted(problems, key=lambda problem: problem.line or 0)) from None
 
 

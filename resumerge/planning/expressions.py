@@ -190,7 +190,7 @@ class Expressions:
         return Target(spec.name, dtype, shape, block, expression, {spec.name: shape})
 
     def _copied(self, own: Tensor, rounded: Tensor, dtype: str) -> Tensor | None:
-        """Return the tensor that is copied if the method has a single operand; None if it rounds.
+        """Return the tensor that is copied for a single operand; None if its numbers are rounded.
 
         Args:
             own: the operand, whose rows are the output's.

@@ -55,7 +55,7 @@ def _other_documents(plan: Plan) -> Iterator[tuple[str, Plan]]:
 def _libraries(plan: Plan) -> dict[str, str]:
     """Return the versions of the libraries that decide the results of steps."""
     steps = {node.step for node in plan.nodes() if isinstance(node, Computed)}
-    return {name: found for step in steps for name, found in step.libraries.items()}
+    return {name: version for step in steps for name, version in step.libraries.items()}
 
 
 def _parts_of_document(plan: Plan, suffix: str) -> dict[str, Any]:

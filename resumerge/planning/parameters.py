@@ -316,8 +316,8 @@ def notes_on_filters(recipe: Recipe, models: ModelViews) -> Iterator[str]:
     names = {
         name
         for ref, source in models.sources.items()
-        for own in source.tensors
-        for name in models.names_of(ref, own)
+        for own_name in source.tensors
+        for name in models.names_of(ref, own_name)
     }
     parts = {part for name in names for part in name.split(".") if not part.isdecimal()}
     for text, (place, entry) in entries.items():

@@ -138,7 +138,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class LayerOrigin:
-    """The origin of an output layer: (number of the model, number of its layer) of every input."""
+    """The origin of an output layer: (number of the model, number of the layer) for every input."""
 
     inputs: tuple[tuple[int, int], ...]
 
@@ -192,8 +192,8 @@ class Plan:
             fields are those of the first variant.
         kept: names of the stages whose results are also written. Their units and shards come after
             those of the model.
-        left_out: the tensors of its models that this merge does not use. Each stage's plan has its
-            own.
+        left_out: the tensors of its models that this merge does not use. The plan of each stage has
+            its own list.
         accounts: the use of every tensor of the sources in all stages, or the reason why a tensor
             is not used.
         quantised: the quantisation of the output's weights; None if they are plain.

@@ -89,8 +89,8 @@ def make_plan(
         shard_size: largest shard in bytes. None to write the same files as the reference model if
             the output has the same tensors, and otherwise shards of `SHARD_SIZE`. A reference that
             is a single weight file always makes one shard.
-        unshared: the treatment of tensors that only some models have. It is used only if models
-            are matched by name alone.
+        unshared: the treatment of tensors that only some models have. Only models that are matched
+            by name alone may have another value than `REFUSED`.
         stem: the start of the names of the output's weight files. Pipelines do not use it.
         open_tensors: opens the models whose tensors an extraction compares.
 
@@ -186,7 +186,7 @@ class _Planner:
         mixtures: the same models, with their experts in one form.
         flat: whether tensors are matched by name alone.
         tokenizers: the tokenizers that the recipe needs; empty if it needs no tokenizer.
-        unshared: the treatment of tensors that only some models have; used only if `flat`.
+        unshared: the treatment of tensors that only some models have; `REFUSED` if not `flat`.
         mismatches: the tensors that cannot be merged, because models differ in them.
     """
 
@@ -379,7 +379,7 @@ class _Planner:
         return _Expressed(planned, targets)
 
     def _check(self, layer_maps: list[LayerMap], expressed: _Expressed) -> None:
-        """Check that the output has tensors, and that a model can be written of them."""
+        """Check that the output has tensors, and that they form a model that can be written."""
         if not expressed.targets and not self.problems:
             self.problems.append(self._nothing_to_merge())
         reference = self.models.sources[self.models.reference]

@@ -13,7 +13,7 @@ Read = tuple[Stored, int, int]
 """The elements ``first:last`` of a stored tensor."""
 
 KEPT_BYTES = 8 << 20
-"""The largest size of a one-block unit's stored tensors that are fetched once for all passes."""
+"""The most bytes of a one-block unit's stored tensors that are fetched once for all passes."""
 
 
 def reads_of_blocks(unit: Unit, first: int = 0) -> Iterator[list[Read]]:
@@ -22,16 +22,16 @@ def reads_of_blocks(unit: Unit, first: int = 0) -> Iterator[list[Read]]:
     Tensors that are read once and held for many blocks are not included: see `reads_once`.
     """
     step = unit.blocks_at_once(BLOCK_RUN_BYTES)
-    for at in range(first, unit.blocks if unit.numel else 0, step):
-        [(start, stop)] = unit.block_run(range(at, min(at + step, unit.blocks))).ranges()
+    for block in range(first, unit.blocks if unit.numel else 0, step):
+        [(start, stop)] = unit.block_run(range(block, min(block + step, unit.blocks))).ranges()
         yield list(_stored(unit.expression.reads(start, stop)))
 
 
 def reads_of_pass(tensor: Merged | Spilled, *, sample: bool) -> Iterator[list[Read]]:
     """Yield the reads of each block run of one pass over the blocks of a tensor."""
     step = tensor.blocks_at_once(tensor.block_elements, BLOCK_RUN_BYTES)
-    for at in range(0, tensor.blocks, step):
-        indices = range(at, min(at + step, tensor.blocks))
+    for block in range(0, tensor.blocks, step):
+        indices = range(block, min(block + step, tensor.blocks))
         run = BlockRun.of(tensor.numel, tensor.block_elements, indices, sample=sample)
         yield [
             read
@@ -53,7 +53,7 @@ def is_kept(unit: Unit) -> bool:
 def passes_of_unit(unit: Unit) -> Iterator[Iterator[list[Read]]]:
     """Yield every pass of a unit: the computation of its blocks, and the passes before it.
 
-    A pass yields the reads of each block run.
+    A pass yields the reads of each block run. A kept unit (`is_kept`) has only the first pass.
     """
     yield reads_of_blocks(unit)
     if not is_kept(unit):

@@ -88,9 +88,15 @@ def reference_without_config(recipe: Recipe, sources: Mapping[ModelRef, Source])
     reference = recipe.base_model or inputs[0].model
     if reference not in sources or sources[reference].config:
         return []
-    others = [str(ref) for ref in recipe.merged_models if ref in sources and sources[ref].config]
+    with_config = [
+        str(ref) for ref in recipe.merged_models if ref in sources and sources[ref].config
+    ]
     path = next((i.path for i in inputs if i.model == reference), "base_model")
-    have = f"; {', '.join(others)} {'has' if len(others) == 1 else 'have'} one" if others else ""
+    have = (
+        f"; {', '.join(with_config)} {'has' if len(with_config) == 1 else 'have'} one"
+        if with_config
+        else ""
+    )
     problem = recipe.problem(
         f"{reference} has no config.json",
         "base_model" if recipe.base_model else path,
@@ -114,8 +120,8 @@ def reminder_of_tokenizer(recipe: Recipe, models: ModelViews, tokenizers: Tokeni
     rows = models.vocabularies[reference].size
     if rows is None:
         return []
-    others = [ref for ref in recipe.merged_models if ref not in without]
-    fitting = [str(ref) for ref in others if models.vocabularies[ref].size == rows]
+    with_tokenizer = [ref for ref in recipe.merged_models if ref not in without]
+    fitting = [str(ref) for ref in with_tokenizer if models.vocabularies[ref].size == rows]
     if fitting:
         advice = f"write 'tokenizer_source: {fitting[0]}' to use the tokenizer of {fitting[0]}"
     else:

@@ -220,9 +220,9 @@ def unused_tensors(
     specs: Iterable[TensorSpec],
     mismatches: Mismatches,
 ) -> dict[ModelRef, list[str]]:
-    """Return the names of unused tensors, for each model; empty if every module is stacked.
+    """Return the tensors of each model that the output lacks; empty if every module is stacked.
 
-    An unused tensor inside merged layers is recorded as a mismatch, because the reference's
+    A tensor that is left out of merged layers is recorded as a mismatch, because the reference's
     architecture has no place for it. Tensors that transformers computes are not recorded.
     """
     whole = [(module, part) for module, part in modules if not module.stacked]

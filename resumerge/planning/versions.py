@@ -1,4 +1,4 @@
-"""The versions that decide the bytes of a merge. They are compared between machines and runs."""
+"""The versions that decide the bytes of a merge. Other machines and model cards compare them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _METHOD = "merge method "
 
 @dataclass(frozen=True)
 class Versions:
-    """The versions that decide the output's bytes: the program's, its methods' and libraries'.
+    """The versions that decide the output's bytes: of program, numerics, methods and libraries.
 
     A cluster's task compares them before it unpickles its plan. A model card records them.
     """

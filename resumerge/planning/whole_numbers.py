@@ -35,7 +35,7 @@ _POSITIONS = re.compile(
 """The names of buffers that hold whole numbers, even if a file stores them as floats."""
 
 _BUFFERS = {"I64", "BOOL"}
-"""The dtypes that only buffers have. Quantised weights may have any other dtype without floats."""
+"""The dtypes that only buffers have. Other dtypes that are no floats may be quantised weights'."""
 
 _NUMBERS: dict[str, str] = {
     **{"BOOL": "?", "U8": "u1", "I8": "i1", "U16": "u2", "I16": "i2", "F16": "f2"},
@@ -61,14 +61,14 @@ def taken(of_inputs: Sequence[Tensor | None], guide: int) -> int | None:
         guide: the number of the input that decides which tensors the output has.
     """
     present = [tensor for tensor in of_inputs if tensor is not None]
-    whole = [i for i, t in enumerate(of_inputs) if t is not None and t.dtype not in FLOATS]
-    if not whole:
+    stored_whole = [i for i, t in enumerate(of_inputs) if t is not None and t.dtype not in FLOATS]
+    if not stored_whole:
         return guide if any(map(is_position, present)) and of_inputs[guide] is not None else None
-    if len(whole) < len(present) and not any(map(is_computed, present)):
+    if len(stored_whole) < len(present) and not any(map(is_computed, present)):
         types = {tensor.dtype for tensor in present} - FLOATS.keys()
         if not types <= _BUFFERS or len({tensor.shape for tensor in present}) > 1:
             return None
-    return guide if guide in whole else whole[0]
+    return guide if guide in stored_whole else stored_whole[0]
 
 
 def notes_on_differences(

@@ -28,9 +28,9 @@ from resumerge.tensors import Tensor
 
 def is_flat(recipe: Recipe, sources: Mapping[ModelRef, Source]) -> bool:
     """Return whether a recipe without a tokenizer merges whole models that have no config.json."""
-    whole = all(module.name is None and not module.stacked for module in recipe.modules)
-    configured = any(sources[ref].config for ref in recipe.merged_models)
-    return whole and not configured and recipe.tokenizer is None
+    merges_whole = all(module.name is None and not module.stacked for module in recipe.modules)
+    has_config = any(sources[ref].config for ref in recipe.merged_models)
+    return merges_whole and not has_config and recipe.tokenizer is None
 
 
 class FlatViews(ModelViews):

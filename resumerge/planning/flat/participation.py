@@ -1,4 +1,4 @@
-"""The check that at least one tensor of each model in a flat merge is merged with another's."""
+"""The check that each model of a flat merge has a tensor that is merged with another model's."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def without_part(
     specs: Iterable[TensorSpec],
     unshared: Unshared,
 ) -> Iterator[Problem]:
-    """Yield a problem for each model that has no tensor which is merged with another model's.
+    """Yield a problem for each model without a tensor that is merged with another model's.
 
     Args:
         recipe: the recipe.
@@ -37,9 +37,9 @@ def without_part(
         spec.name: [input_.model for input_ in spec.slice_.inputs] for spec in specs if spec.module
     }
     if unshared is Unshared.REFUSED:
-        names = dict.fromkeys(name for own in tensors.values() for name in own)
+        names = dict.fromkeys(name for of_model in tensors.values() for name in of_model)
         models_by_name = {
-            name: [ref for ref, own in tensors.items() if name in own] for name in names
+            name: [ref for ref, of_model in tensors.items() if name in of_model] for name in names
         }
     merged: set[ModelRef] = set()
     for name, refs in models_by_name.items():
@@ -51,7 +51,9 @@ def without_part(
                 f"No tensor of {ref} would be merged with another model's",
                 "models",
                 expected="weights of the same names in other models: none has a config.json",
-                found="; ".join(f"{other} has {listed(own)}" for other, own in tensors.items()),
+                found="; ".join(
+                    f"{other} has {listed(of_model)}" for other, of_model in tensors.items()
+                ),
                 fix=_advice(ref, tensors),
             )
 

@@ -164,13 +164,13 @@ def _written(target: Target, weight: StoredWeight, stored: Mapping[str, Stored])
 
 def _not_written(recipe: Recipe, unwritten: Mapping[str, str]) -> Problem:
     names = [f"{name} in {kind}" for name, kind in list(unwritten.items())[:SHOWN]]
-    more = len(unwritten) - len(names)
+    unnamed = len(unwritten) - len(names)
     return recipe.problem(
         "Weights change that are stored in a way that is read, and not written",
         "out_dtype",
         expected="float8 (E4M3), INT4 without zero points or order, MXFP4, or NVFP4 of "
         "compressed-tensors, where weights change",
-        found=", ".join(names) + (f", and {more} more" if more else ""),
+        found=", ".join(names) + (f", and {unnamed} more" if unnamed else ""),
         fix="Write 'out_dtype: bfloat16', or fp8_block, int4 or another scheme for all weights",
     )
 

@@ -25,9 +25,9 @@ def parts_of(reference: Source, stem: str) -> Mapping[str, str]:
         reference: the reference model.
         stem: the stem of the files of a model that is not a pipeline.
     """
-    parts = {f"{name}/": own for name, own in reference.components.items() if own}
+    parts = {f"{name}/": part_stem for name, part_stem in reference.components.items() if part_stem}
     modules = reference.modules.stems if reference.modules else {}
-    return parts or {"": stem, **{f"{name}/": own for name, own in modules.items()}}
+    return parts or {"": stem, **{f"{name}/": part_stem for name, part_stem in modules.items()}}
 
 
 def pack(
@@ -67,7 +67,7 @@ def _pack_part(
     shards: list[Shard],
 ) -> None:
     """Append the units and shards of one part."""
-    groups: list[list[list[Target]]] = []  # shards of tensors of targets
+    groups: list[list[list[Target]]] = []  # the targets of each shard, grouped by tensor
     filled = 0
     for targets_of_tensor in whole_tensors(targets):
         size = sum(target.nbytes for target in targets_of_tensor)

@@ -53,7 +53,7 @@ class _WeightFile:
     def in_place(self, tensors: Sequence[list[Target]]) -> list[Target] | None:
         """Return the targets in the order of the file's tensors.
 
-        None if names, dtypes or shapes differ from those in the file.
+        The result is None if names, dtypes or shapes differ from those in the file.
         """
         begins = {next(iter(targets[0].tensors)): targets for targets in tensors}
         ordered, entries_so_far = list[Target](), list[_Entry]()

@@ -79,7 +79,10 @@ def _check_layers(
             tensors = layer.items()
             if not any(kind <= tensors for kind in allowed_kinds):
                 nearest = min(allowed_kinds, key=lambda kind: len(kind - tensors))
-                lacking = [f"{layers.stack}.{place}.{rest}" for rest, _ in nearest - tensors]
+                lacking = [
+                    f"{layers.stack}.{place}.{name_in_layer}"
+                    for name_in_layer, _ in nearest - tensors
+                ]
                 yield _problem(recipe, listed(sorted(lacking)), "no such tensors of these shapes")
                 return
 

@@ -90,8 +90,8 @@ def check_kinds(
 
     If config.json states the kinds, or the model class derives them by a known rule, they move with
     the layers and need no check. Otherwise the architecture derives the kind from a layer's number:
-    the first few layers are of one kind, and the other layers repeat with a period. This rule is
-    inferred from the reference's layers, and the output must follow it.
+    after a few first layers, the kinds repeat with a period. The first layers and the period are
+    inferred from the reference's layers, and the output must follow the same pattern.
     """
     assert part.stack is not None
     kinds = kinds_of(models, models.reference, part.stack)
@@ -136,7 +136,7 @@ def _are_stated(models: ModelViews, layers: LayerMap, kinds: Sequence[Kind]) -> 
     config = models.sources[models.reference].config
     for key in layers.keys:
         entries = layer_entries(config, key.split(".")[:-1], len(kinds)).values()
-        settings = [each for each in entries if len(set(map(repr, each))) < len(each)]
+        settings = [setting for setting in entries if len(set(map(repr, setting))) < len(setting)]
         if any(_tells(entries, kinds) for entries in [*settings, list(zip(*settings))]):
             return True
     return False

@@ -107,5 +107,5 @@ def check_shared_counts(
 def _has_rows_of_layers(name: str, shape: tuple[int, ...], count: int) -> bool:
     if not shape or count < 3:
         return False
-    named = _OF_LAYERS.search(name) or not _PARAMETER.search(name)
-    return bool(named) and shape[0] in (count - 1, count, count + 1)
+    name_fits = _OF_LAYERS.search(name) or not _PARAMETER.search(name)
+    return bool(name_fits) and shape[0] in (count - 1, count, count + 1)

@@ -13,9 +13,10 @@ def order_of_units(plan: Plan) -> Sequence[int]:
     """Return the numbers of a plan's units in the order in which they are computed.
 
     Without a sweep, this is the order of the plan. In a sweep, units that share a stored tensor
-    form a group and follow each other. Units may share tensors indirectly, as overlapping windows
-    of checkpoints do. Within a group, units that read exactly the same tensors follow each other.
-    Among these, units that need the same statistics follow each other.
+    form a group and follow each other. Units that are connected through other units, like
+    overlapping windows of checkpoints, also form one group. Within a group, units that read exactly
+    the same tensors follow each other. Among these, units that need the same statistics follow each
+    other.
     """
     if not plan.variants:
         return range(len(plan.units))
