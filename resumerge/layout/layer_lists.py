@@ -21,7 +21,7 @@ _OF_OTHERS = re.compile(
     r"mtp|out_indices|target_layer|summary|proj|token|architectures|section|multipliers|limit$|mean|std|shape|label|conv|tdnn|kernel|stride"
     r"|patch|image|dilation|upsampl|lang|factors|aspect|channels|features|stage|grid|cardinality"
 )
-"""Words in the keys of lists that are not about layers, although they may have their length."""
+"""Words in the keys of lists that are not about layers, even if the lists have their length."""
 _NUMBERS = re.compile(r"(?<!no_rope_)(layers|layer_ids?|layer_idx|indices|indexes|idxs?)$")
 _KINDS = re.compile(r"types?$|pattern")
 _LETTERS = re.compile(r"[A-Z*-]+")

@@ -138,8 +138,8 @@ def mixed_settings(
                 place
                 for place, (entries, layers) in enumerate(zip(merged, inputs))
                 if any(
-                    _meant(entry, one) != _meant(entries[0], layers[0])
-                    for entry, one in zip(entries, layers)
+                    _meant(entry, layer) != _meant(entries[0], layers[0])
+                    for entry, layer in zip(entries, layers)
                 )
             ]
             if differing:

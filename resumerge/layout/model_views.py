@@ -67,7 +67,7 @@ class ModelViews:
         return tuple(dict.fromkeys((own_name, *others, self._canonical[ref].of(own_name))))
 
     def mask_name(self, name: str) -> str:
-        """Return the key of an output tensor's random masks: a name that no layout changes."""
+        """Return the key of an output tensor's random masks: a name that all layouts share."""
         return published_name(name, self.sources[self.reference])
 
     def name_like_ours(self, ref: ModelRef, own_name: str) -> str:

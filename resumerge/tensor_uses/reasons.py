@@ -48,6 +48,6 @@ HARMLESS = frozenset(
         UnusedReason.UNCHANGED,
     }
 )
-"""The reasons by which the output loses nothing: transformers computes or ties the tensor, an
-adapter replaces it, it only describes a quantisation, it is unchanged, or only a tokenizer is
-used."""
+"""The reasons with which the output loses nothing. The tensor is computed or tied by transformers,
+replaced by an adapter, not loaded by peft, or the same as the base's; it only describes a
+quantisation; or only the tokenizer of its model is used."""

@@ -1,4 +1,4 @@
-"""The algebra of tensors. A computed tensor is a tree of tensors, whose leaves are stored in files.
+"""The algebra of tensors. A tensor is a tree, whose leaves are stored in files or generated.
 
 Each kind of tensor has its own small file, with its shape and dtype, its memory, its JSON, and the
 computation of a range of its elements (`read`). Any tensor can be an operand of another tensor.

@@ -96,7 +96,7 @@ class Step(ABC):
         """Return the result (float32), by part, from the state after the last piece."""
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the reasons, as far as file headers show them, why the step cannot be done."""
+        """Yield the reasons why the step cannot be done, as far as file headers show them."""
         yield from ()
 
     def notes(self, result: np.ndarray) -> Iterator[str]:

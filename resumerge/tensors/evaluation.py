@@ -126,7 +126,7 @@ class Evaluation:
         block_elements: elements of a measured block. A `Merged` uses its own block size instead.
         depth: the number of levels of the tree above the tensor.
         device: the device of steps that use torch.
-        compare: a function that is called instead of measuring; None to measure.
+        compare: a function that is called instead of measuring; None to call nothing.
     """
 
     files: Files

@@ -110,10 +110,10 @@ class Gathered(Tensor):
         ends = np.minimum(runs.ends * width, stop) - start
         if (runs.origins == ZERO).any():
             values[:] = 0.0
-        used = [origin for origin in np.unique(runs.origins).tolist() if origin >= 0]
-        kinds = {origin: _kind(self.tables[origin]) for origin in used}
+        used_origins = [origin for origin in np.unique(runs.origins).tolist() if origin >= 0]
+        kinds = {origin: _kind(self.tables[origin]) for origin in used_origins}
         for kind in dict.fromkeys(kinds.values()):
-            origins = [origin for origin in used if kinds[origin] == kind]
+            origins = [origin for origin in used_origins if kinds[origin] == kind]
             stored, rounded = kind
             size = BITS[stored] // 8
             raw = evaluation.take("rows", len(values) * size)
@@ -141,7 +141,7 @@ class Gathered(Tensor):
     def _average(
         self, evaluation: Evaluation, begin: int, end: int, row_shift: int, target: np.ndarray
     ) -> None:
-        """Write the average over all tensors that have the token of each row, summed in float64."""
+        """Write each row's average over all tensors that have its token, summed in float64."""
         width, inner = self.width, evaluation.inner()
         for row in range(begin // width, -(-end // width)):
             first, last = max(begin, row * width), min(end, (row + 1) * width)

@@ -157,7 +157,7 @@ class Merged(Tensor):
             self._read_parts(evaluation, start, stop, out)
 
     def _read_parts(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
-        """Compute a range by block runs. If the range cuts a block run, a buffer receives it."""
+        """Compute a range by block runs. Block runs that it covers in part use a buffer."""
         width, size, step = BITS[self.dtype] // 8, self.block_elements, self._blocks_at_once
         end_block = -(-stop // size)
         for block in range(start // size, end_block, step):

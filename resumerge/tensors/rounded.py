@@ -60,9 +60,9 @@ class Rounded(Tensor):
         return elements * width + self.operand.working_bytes(elements)
 
     def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
-        before = evaluation.vector("unrounded", stop - start, code_of(self.operand.dtype))
-        self.operand.read(evaluation.inner(), start, stop, bytes_of(before))
-        round_to(before, as_vector(out, self.dtype))
+        unrounded = evaluation.vector("unrounded", stop - start, code_of(self.operand.dtype))
+        self.operand.read(evaluation.inner(), start, stop, bytes_of(unrounded))
+        round_to(unrounded, as_vector(out, self.dtype))
 
     def as_json(self) -> dict[str, Any]:
         return {"rounded": self.dtype, "operand": self.operand.as_json()}

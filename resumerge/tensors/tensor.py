@@ -22,7 +22,7 @@ PIECE_ELEMENTS = 1 << 20
 
 @dataclass(frozen=True, eq=False)
 class Tensor(ABC):
-    """A tensor that is stored in a file, or computed from other tensors, which form a tree.
+    """A tensor that is stored in a file, generated, or computed from a tree of other tensors.
 
     Some subclasses compare fields: two of their tensors are equal if all fields are equal. A tensor
     of the other subclasses (``eq=False``) equals only itself, because held values are looked up by

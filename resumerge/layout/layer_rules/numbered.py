@@ -1,4 +1,4 @@
-"""Rules of settings that follow from a layer's number, and that no key can state otherwise."""
+"""Rules of settings that follow from a layer's number alone: no key can state other values."""
 
 from __future__ import annotations
 

@@ -278,7 +278,7 @@ class Dequantised(Tensor):
         """Return the number of each column's block, as an index; None if columns are in order.
 
         Raises:
-            InputError: a number is not that of a block.
+            InputError: a column has a number that is not the number of a block.
         """
         tensor = self.block_of_column
         if tensor is None:

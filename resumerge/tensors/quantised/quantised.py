@@ -249,11 +249,11 @@ class Quantised(Tensor):
 
     def working_bytes(self, elements: int) -> float:
         piece = min(self.rows_at_once, self.rows) * self.columns
-        before = 0 if self.weight.dtype == "F32" else BITS[self.weight.dtype] // 8
+        unrounded_width = 0 if self.weight.dtype == "F32" else BITS[self.weight.dtype] // 8
         maxima = 3 * 4 * piece / self.block[1]
         codes = piece / self.form.code.per_byte
         of_weight = self.weight.working_bytes(piece) + self._measuring_bytes(piece)
-        return piece * (4 + before) + maxima + codes + of_weight
+        return piece * (4 + unrounded_width) + maxima + codes + of_weight
 
     def _measuring_bytes(self, piece: int) -> float:
         """Return the bytes of buffers for measuring the change that remains after quantisation."""
@@ -408,11 +408,11 @@ class Quantised(Tensor):
         if self.weight.dtype == "F32":
             self.weight.read(evaluation, start, stop, values)
         else:
-            before = evaluation.vector(
+            unrounded = evaluation.vector(
                 "before quantising", stop - start, code_of(self.weight.dtype)
             )
-            self.weight.read(evaluation, start, stop, bytes_of(before))
-            round_to(before, Vector(values.view(np.float32)))
+            self.weight.read(evaluation, start, stop, bytes_of(unrounded))
+            round_to(unrounded, Vector(values.view(np.float32)))
         return values.view(np.float32)
 
 
