@@ -186,7 +186,7 @@ class _Planner:
         mixtures: the same models, with their experts in one form.
         flat: whether tensors are matched by name alone.
         tokenizers: the tokenizers that the recipe needs; empty if it needs no tokenizer.
-        unshared: the treatment of tensors that only some models have; `REFUSED` if not `flat`.
+        unshared: the treatment of tensors that only some models have; not `REFUSED` only if `flat`.
         mismatches: the tensors that cannot be merged, because models differ in them.
     """
 
