@@ -6,7 +6,7 @@ Example:
     >>> resumerge.status("merged")["runs"][0]["state"]
     'done'
 
-The options of `run`, `resume` and `plan` are declared in `resumerge.options`.
+`resumerge.options` declares the options that `run`, `resume`, `plan` and others share.
 """
 
 from __future__ import annotations
@@ -41,5 +41,5 @@ __all__ = [
     "verify",
 ]
 
-# tqdm, which comes with huggingface_hub, asks every notebook for widgets that nothing here shows.
+# huggingface_hub imports tqdm, which warns in notebooks without widgets. No widget is used here.
 warnings.filterwarnings("ignore", message="IProgress not found")

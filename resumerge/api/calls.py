@@ -1,4 +1,4 @@
-"""Code that the functions share: errors that name arguments, recipes and runs in all forms."""
+"""Code that the functions share: error messages for Python users, and checks of arguments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from resumerge.options.in_python import error_in_python
 from resumerge.options.types import StrPath, read_address
 
 Config: TypeAlias = StrPath | Mapping[str, Any] | Sequence[Mapping[str, Any]]
-"""A recipe: a YAML file, or its content as mappings."""
+"""A recipe: the path of a YAML file, or its content as a mapping or a list of mappings."""
 
 RECIPE, RUN = "recipe", "name of the run"
 
@@ -25,7 +25,7 @@ Returned = TypeVar("Returned")
 
 
 def speaks_python(function: Callable[Parameters, Returned]) -> Callable[Parameters, Returned]:
-    """Return a function whose errors name its arguments, not the command line's options."""
+    """Decorate a function so that its errors name its arguments, not the command line's options."""
 
     @wraps(function)
     def speaking(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
@@ -39,7 +39,13 @@ def speaks_python(function: Callable[Parameters, Returned]) -> Callable[Paramete
 
 
 def recipe_file(config: Config) -> AbstractContextManager[RecipeFile]:
-    """Return a context with the recipe as a file; a file for mappings exists only inside it."""
+    """Return a context manager that yields the recipe as a file.
+
+    Mappings are written to a temporary file, which is deleted at the end of the context.
+
+    Raises:
+        InputError: `config` is the text of a recipe, or a list with an item that is not a mapping.
+    """
     if isinstance(config, Mapping):
         return recipe_in_python(config)
     if isinstance(config, str) and "\n" in config:
@@ -55,15 +61,15 @@ def recipe_file(config: Config) -> AbstractContextManager[RecipeFile]:
 
 
 def runs_of(state_dir: StrPath | None) -> RunStore:
-    """Return the runs whose ledgers are in a folder; by default ./state, or RESUMERGE_STATE_DIR."""
+    """Return the runs of a state folder; None for RESUMERGE_STATE_DIR, else ``./state``."""
     return RunStore(None if state_dir is None else local_path(state_dir, STATE))
 
 
 def address_of(run: StrPath | None) -> str | None:
-    """Return the name of a run as commands take it: its id, output or mirror.
+    """Return an argument that names a run by its id, output or mirror, as text; None stays None.
 
     Raises:
-        InputError: it is neither text nor a path.
+        InputError: the argument is neither text nor a path.
     """
     if run is None:
         return None
@@ -73,10 +79,14 @@ def address_of(run: StrPath | None) -> str | None:
 
 
 def text_of(given: object, name: str) -> str:
-    """Return an argument that is a text.
+    """Return the value of an argument that must be text.
+
+    Args:
+        given: the value.
+        name: the name of the argument, for the message.
 
     Raises:
-        InputError: it is none.
+        InputError: the value is not text.
     """
     if not isinstance(given, str):
         raise refuse(f"The value of {name} is invalid", expected="a text", found=repr(given))
@@ -84,10 +94,10 @@ def text_of(given: object, name: str) -> str:
 
 
 def model_of(given: object) -> str:
-    """Return the reference of a model, given as a recipe has it or as a path.
+    """Return an argument that names a model, by a reference as in a recipe or by a path, as text.
 
     Raises:
-        InputError: it is neither text nor a path, like a list of models.
+        InputError: the argument is neither text nor a path; for example, a list of models.
     """
     if not isinstance(given, StrPath):
         raise refuse(
@@ -100,10 +110,14 @@ def model_of(given: object) -> str:
 
 
 def texts_of(given: object, name: str) -> tuple[str, ...]:
-    """Return the texts of an argument that takes several; a text alone is one, not its letters.
+    """Return the value of an argument that accepts one text or a sequence of texts, as a tuple.
+
+    Args:
+        given: the value.
+        name: the name of the argument, for the message.
 
     Raises:
-        InputError: it is neither a text nor a sequence of them.
+        InputError: the value is neither text nor a sequence of texts.
     """
     texts = [given] if isinstance(given, str) else given
     if isinstance(texts, Sequence) and all(isinstance(text, str) for text in texts):

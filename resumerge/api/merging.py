@@ -43,28 +43,34 @@ def run(
 ) -> DisplayedResult:
     """Merge in this process, or continue the unfinished run of the same recipe in `out`.
 
-    There is no supervisor: if this process is killed, nothing restarts it; call `resume`.
+    No supervisor restarts this process if it is killed; call `resume` to continue the run.
 
     Args:
-        config: the recipe: a YAML file, or a mapping with its keys; a list of mappings for one of
-            several documents.
-        out: the folder to write the model to, or a place in a bucket (``s3://bucket/prefix``); for
-            models that are single files, also a file ``NAME.safetensors``; or a file ``NAME.gguf``,
-            a model for llama.cpp.
+        config: the recipe: the path of a YAML file, or its content as a mapping. A recipe of
+            several documents is a list of mappings.
+        out: the folder to write the model to, or a place in a bucket (``s3://bucket/prefix``). A
+            file ``NAME.gguf`` receives a model for llama.cpp. A file ``NAME.safetensors`` is
+            accepted if the input models are single files.
         OPTIONS
-        reporter: a `resumerge.engine.reporter.Reporter`, whose methods receive the progress;
-            `progress` is then ignored.
+        reporter: a `resumerge.engine.reporter.Reporter`, whose methods receive the progress. If
+            it is given, `progress` is ignored.
         progress: ``auto`` shows a live view in a notebook, and nothing elsewhere; ``bar``,
-            ``lines`` and ``json`` print what the command prints; ``none`` shows nothing.
+            ``lines`` and ``json`` print progress as the command does; ``none`` shows nothing.
+
+    Returns:
+        The result, with the path of the output, the run's id, notes and measurements. Notebooks and
+        consoles display it as the status of the run.
 
     Raises:
         InputError: the recipe, a source, the output or an option is invalid; nothing was written.
-        Resumable: the run stopped before its end: too little memory or disk, no network, …
+        Resumable: the run stopped before its end; for example, memory or disk space ran out, or
+            the network failed.
         Interrupted: SIGINT, SIGTERM or SIGHUP stopped the run; finished work is committed.
-        DoubtfulNumbers: with `strict`: the model is complete, and its numbers should worry.
+        DoubtfulNumbers: `strict` was given, and there are warnings about the model's numbers. The
+            model is complete.
 
         The messages of `Resumable` and `Interrupted` end with the call that resumes the run. The
-        `exit_code` of each is that of the command.
+        `exit_code` of each error is the exit code of the command.
     """
     folder, chosen = working_folder_of(read_output(out), Options.read("run", options))
     with recipe_file(config) as recipe:
@@ -82,7 +88,10 @@ def resume(
     progress: str = "auto",
     **options: Unpack[ResumeOptions],
 ) -> DisplayedResult:
-    """Continue a run. Options that are not given keep the values that were given last.
+    """Continue a run with the options that its ledger keeps.
+
+    Options that depend on the machine or the moment, like `offline` and `device`, are not kept.
+    Give them again.
 
     Args:
         run: the run's id, output or mirror; by default the newest run.
@@ -118,14 +127,14 @@ def extract_expert(
 
     Args:
         model: a folder or Hub repo: Mixtral, Qwen2-MoE, Qwen3-MoE, Granite-MoE, DeepSeek-MoE.
-        number: of the expert, from 0.
+        number: the number of the expert, counted from 0.
         out: the folder to write the model to.
         OPTIONS
         reporter: as for `run`.
         progress: as for `run`.
 
     Raises:
-        InputError: there is no such expert, or no dense architecture for the model.
+        InputError: the model has no such expert, or no dense architecture exists for the model.
         Resumable, Interrupted: as for `run`.
     """
     folder, chosen = working_folder_of(read_output(out), Options.read("extract-expert", options))
@@ -155,27 +164,33 @@ def extract_lora(
     progress: str = "auto",
     **options: Unpack[ExtractLoraOptions],
 ) -> DisplayedResult:
-    """Make a LoRA adapter of how a model differs from its base, for peft.
+    """Extract the difference between a model and its base as a LoRA adapter for PEFT.
 
     Args:
-        model: the model: a folder, a Hub repo, or with an adapter: ``model+adapter``.
-        base_model: the model that it was trained from.
+        model: the fine-tuned model: a folder, a Hub repo, or a model with an adapter
+            (``model+adapter``).
+        base_model: the model that `model` was trained from.
         out: the folder to write the adapter to.
         OPTIONS
         max_rank: the largest rank of a module.
-        sv_epsilon: directions whose singular value is not larger are left out.
-        energy: the share of the energy of each change that is kept, if the largest rank allows it.
-        distribute_scale: whether both matrices have the roots of the singular values.
+        sv_epsilon: the threshold of singular values: a direction is left out if its singular value
+            is not larger.
+        energy: the share of each change's energy (sum of squares) to keep, as far as `max_rank`
+            allows.
+        distribute_scale: whether each of the two matrices is scaled by the square roots of the
+            singular values.
         embed_lora: whether embeddings and heads are decomposed, rather than saved whole.
-        save_modules: names, or their last words, of modules that are saved whole; a text is one.
-        include: regular expressions, one of which the name of a module must match; a text is one.
-        exclude: regular expressions that the name of a module must not match; a text is one.
-        skip_undecomposable: whether what is no matrix is left out, rather than saved whole.
+        save_modules: a name, or a list of names, of modules that are saved whole. The last word of
+            a name is enough.
+        include: a regular expression, or a list of them, one of which a module's name must match.
+        exclude: a regular expression, or a list of them, that a module's name must not match.
+        skip_undecomposable: whether parameters that cannot be decomposed are left out, rather than
+            saved whole.
         reporter: as for `run`.
         progress: as for `run`.
 
     Raises:
-        InputError: the models do not fit each other, or are equal.
+        InputError: the models do not fit each other, or the adapter would be empty.
         Resumable, Interrupted: as for `run`.
     """
     folder, chosen = working_folder_of(read_output(out), Options.read("extract-lora", options))
@@ -210,25 +225,29 @@ def reproduce(
     progress: str = "auto",
     **options: Unpack[ReproduceOptions],
 ) -> Reproduction:
-    """Make a model again from its card, with its models as they were, and compare the two.
+    """Repeat a merge from its model card, with the same source versions, and compare the models.
 
     Args:
         original: a model that resumerge has merged: its folder, the id of its run,
             ``org/name[@revision]``, or a place in a bucket.
-        out: the folder to make it again in. An unfinished reproduction that is there goes on.
+        out: the folder to write the new model to. If it contains an unfinished reproduction, that
+            run continues.
         OPTIONS
         reporter: as for `run`.
         progress: as for `run`.
 
     Returns:
-        What was compared, and what differs.
+        The counts of compared tensors, bytes and files, and the differences. `identical` is true if
+        nothing differs.
 
     Raises:
-        InputError: the original does not say what it was made of, a model is gone, or this machine
-            computes otherwise; nothing was written.
-        Resumable, Interrupted: as for `run`; the same call goes on.
+        InputError: the card of the original does not name its sources, a source no longer exists,
+            or this machine computes different bits. Nothing was written.
+        Resumable, Interrupted: as for `run`; the same call continues the run.
     """
-    named, folder = str(original), local_path(out, OUTPUT)
+    original_name, folder = str(original), local_path(out, OUTPUT)
     chosen = Options.read("reproduce", options)
-    merge_in_process(chosen, lambda session: session.reproduce(named, folder), reporter, progress)
-    return Session(chosen).compare_with_original(named, folder)
+    merge_in_process(
+        chosen, lambda session: session.reproduce(original_name, folder), reporter, progress
+    )
+    return Session(chosen).compare_with_original(original_name, folder)

@@ -26,35 +26,37 @@ def compare(
     progress: str = "auto",
     **options: Unpack[CompareOptions],
 ) -> DisplayedComparison:
-    """Compare models tensor by tensor: what is equal, what differs by how much, and in which way.
+    """Compare models tensor by tensor: which tensors are equal, and how the others differ.
 
-    A comparison that was stopped goes on where it was, if the same models are compared again.
+    If a comparison was stopped, a call with the same models continues it.
 
     Args:
-        models: references as in a recipe: folders, files, Hub repos, places in buckets, each with
-            an adapter or without. The others are compared with the first.
-        base: the model that they were made of; each is compared with it, too.
-        recipe: a recipe of several documents, as for `plan`: models called like one of them are its
-            results (stages), which are computed and not written.
+        models: references as in a recipe: folders, files, Hub repos or places in buckets, with or
+            without an adapter. Each model after the first is compared with the first.
+        base: the model that they were derived from. Each model is also compared with the base.
+        recipe: a recipe of several documents, as for `plan`. A model with the name of one of its
+            stages is the result of that stage, which is computed while it is read and not written.
         OPTIONS
         progress: ``auto`` prints a line every few seconds in a notebook, and nothing elsewhere;
             ``bar`` and ``lines`` print such lines everywhere; ``json`` and ``none`` do not.
 
     Returns:
-        the document of ``compare --json``, which notebooks and consoles display.
+        The document of ``compare --json``, which notebooks and consoles display.
 
     Raises:
-        InputError: a reference is no model, or a file cannot be read by ranges.
+        InputError: a reference does not name a model, or a file cannot be read by ranges.
         Resumable: a model, or the state folder, cannot be used now.
-        Interrupted: a signal stopped it; what was compared is kept.
+        Interrupted: a signal stopped the comparison; the finished part is kept.
     """
     chosen = Options.read("compare", options)
-    named = None if base is None else model_of(base)
+    base_reference = None if base is None else model_of(base)
     in_file = nullcontext() if recipe is None else recipe_file(recipe)
     with in_file as file, keepalive_in_notebook("comparing", progress):
         path = file.path if file is not None else None
         return DisplayedComparison(
-            compare_models([*map(model_of, models)], named, chosen, Reporter(), recipe=path)
+            compare_models(
+                [*map(model_of, models)], base_reference, chosen, Reporter(), recipe=path
+            )
         )
 
 
@@ -62,15 +64,19 @@ def compare(
 def cache_check(
     target: StrPath, *, state_dir: StrPath | None = None, offline: bool = False
 ) -> CacheReport:
-    """Read the cached files of a recipe or a Hub repo and compare them with their checksums.
+    """Read the cached files of a recipe or a model, and compare them with their checksums.
 
     Args:
-        target: a recipe, or ``org/name``.
-        state_dir: the folder of the ledgers; by default ./state, or RESUMERGE_STATE_DIR.
+        target: the path of a recipe, for the cached files that its merge reads; or ``org/name``,
+            ``org/name@revision`` or ``s3://bucket/prefix``, for all cached files of that model.
+        state_dir: the folder of the ledgers; by default RESUMERGE_STATE_DIR, else ``./state``.
         offline: do not use the network.
 
+    Returns:
+        The state of each file. `intact` is true if all files are intact.
+
     Raises:
-        InputError: there is no such recipe, or the cache has no file of the repo.
+        InputError: there is no such recipe, or the cache has no file of the model.
     """
     options = Options.read("cache check", {"state_dir": state_dir, "offline": offline})
     return check_cache(str(target), options)
@@ -78,13 +84,19 @@ def cache_check(
 
 @speaks_python
 def cache_repair(target: StrPath, *, state_dir: StrPath | None = None) -> CacheReport:
-    """Check like `cache_check`, then download only the files that are damaged or missing.
+    """Check files as `cache_check` does, and download the files that are damaged or missing.
 
     Args:
-        target: a recipe, or ``org/name``.
-        state_dir: the folder of the ledgers; by default ./state, or RESUMERGE_STATE_DIR.
+        target: the path of a recipe, for the cached files that its merge reads; or ``org/name``,
+            ``org/name@revision`` or ``s3://bucket/prefix``, for all cached files of that model.
+        state_dir: the folder of the ledgers; by default RESUMERGE_STATE_DIR, else ``./state``.
+
+    Returns:
+        The state of each file; ``repaired`` for a file that was downloaded.
 
     Raises:
-        InputError, Resumable: as for `run`.
+        InputError: there is no such recipe, the cache has no file of the model, or the Hub denies
+            access to a file.
+        Resumable: the network or the disk failed.
     """
     return repair_cache(str(target), Options.read("cache repair", {"state_dir": state_dir}))

@@ -37,19 +37,20 @@ def init(
     dtype: str = "bfloat16",
     kind: str = "merge",
 ) -> None:
-    """Write a recipe with comments, which `run` takes.
+    """Write a new recipe with comments, which can be passed to `run` without changes.
 
     Args:
-        file: a new YAML file.
-        models: folders or Hub repos, without the base model; for the kind ``lora`` the adapters.
+        file: the path of the YAML file to create.
+        models: folders or Hub repos, without the base model. For the kind ``lora``, these are the
+            adapters.
         method: the merge method; by default ``linear``, or ``passthrough`` for one adapter.
         base: the base model, if the method uses one.
-        dtype: data type of the output, like ``float16``.
+        dtype: the data type of the output, like ``float16``.
         kind: ``merge``, ``lora``, ``mixture`` or ``stages``.
 
     Raises:
-        InputError: there is no such method, it does not take these models, or the file cannot be
-            written.
+        InputError: there is no such kind or method, the method does not accept these models, or
+            the file exists or cannot be written.
     """
     if kind not in list(Kind):
         raise refuse("Unknown kind of recipe", expected=", ".join(Kind), found=repr(kind))
@@ -57,9 +58,9 @@ def init(
     if isinstance(models, str) or not isinstance(models, Sequence):
         expected = "a list of names, each a text or a Path"
         raise refuse("The models are not a list", expected=expected, found=repr(models))
-    named = [model_of(model) for model in models]
-    of = None if base is None else model_of(base)
-    text = new_recipe_of(Kind(kind), chosen, named, of, text_of(dtype, "dtype"))
+    references = [model_of(model) for model in models]
+    base_reference = None if base is None else model_of(base)
+    text = new_recipe_of(Kind(kind), chosen, references, base_reference, text_of(dtype, "dtype"))
     write_recipe(local_path(file, RECIPE), text)
 
 
@@ -73,14 +74,16 @@ def plan(
     tensors: bool = False,
     **options: Unpack[RunOptions],
 ) -> DisplayedPlan:
-    """Return the document of ``resumerge plan --json``, which lists the problems of a recipe.
+    """Plan a merge without starting it, and return the document of ``resumerge plan --json``.
 
-    Only headers of the sources are read. Nothing is written, and the mirror is not contacted.
+    The problems of the recipe are listed in the document, not raised. Only the headers of the
+    sources are read. Nothing is written, and the mirror is not contacted.
 
     Args:
-        config: the recipe: a YAML file, or a mapping with its keys; a list of mappings for one of
-            several documents.
-        out: the folder, file or place in a bucket that the model would be written to.
+        config: the recipe: the path of a YAML file, or its content as a mapping. A recipe of
+            several documents is a list of mappings.
+        out: the folder, file or place in a bucket that the model would be written to. Without it,
+            only the disk of the working folder is checked.
         OPTIONS
         progress: ``auto`` prints a line every few seconds in a notebook, and nothing elsewhere;
             ``bar`` and ``lines`` print such lines everywhere; ``json`` and ``none`` do not.
@@ -105,15 +108,15 @@ def plan(
 def explain(config: Config, **options: Unpack[ExplainOptions]) -> DisplayedExplanation:
     """Return the value of each parameter of a recipe, layer by layer.
 
-    Only headers of the sources are read. Nothing is written.
+    Only the headers of the sources are read. Nothing is written.
 
     Args:
-        config: the recipe: a YAML file, or a mapping with its keys; a list of mappings for one of
-            several documents.
+        config: the recipe: the path of a YAML file, or its content as a mapping. A recipe of
+            several documents is a list of mappings.
         OPTIONS
 
     Returns:
-        the document of ``explain --json``, which notebooks and consoles display.
+        The document of ``explain --json``, which notebooks and consoles display.
 
     Raises:
         InputError: the recipe cannot be planned.
@@ -131,7 +134,7 @@ def methods(name: str | None = None) -> dict[str, Any]:
     """Return the document of ``resumerge methods --json``: the merge methods and their parameters.
 
     Args:
-        name: the only method to describe; by default all.
+        name: the name of the only method to describe; None for all methods.
 
     Raises:
         InputError: there is no such method.
@@ -140,9 +143,9 @@ def methods(name: str | None = None) -> dict[str, Any]:
 
 
 def demo() -> bool:
-    """Show a merge that is killed and resumed, with small models that it makes itself.
+    """Run the demonstration: merge small generated models, kill the merge, and resume it.
 
     Returns:
-        Whether the resumed model is the same, byte for byte, as one that was not interrupted.
+        Whether the resumed model has the same bytes as the model of an uninterrupted merge.
     """
     return subprocess.run([sys.executable, "-m", "resumerge", "demo"], check=False).returncode == 0

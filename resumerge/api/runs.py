@@ -31,11 +31,11 @@ from resumerge.ui.terminal.terminal import err
 def status(
     run: StrPath | None = None, *, state_dir: StrPath | None = None, tensors: bool = False
 ) -> DisplayedStatus:
-    """Return the document of ``resumerge status --json``: one run, or all of them, newest first.
+    """Return the document of ``resumerge status --json``: all runs, newest first, or a named one.
 
     Args:
         run: the run's id, output or mirror; by default all runs.
-        state_dir: the folder of the ledgers; by default ./state, or RESUMERGE_STATE_DIR.
+        state_dir: the folder of the ledgers; by default RESUMERGE_STATE_DIR, else ``./state``.
         tensors: whether the accounts list every tensor.
 
     Raises:
@@ -57,13 +57,17 @@ def verify(
 
     Args:
         run: the run's id, output or mirror; by default the newest run.
-    OPTIONS
-        sources: whether a sample of blocks is computed again from the models, and compared.
-        all: whether `sources` compares every block.
+        OPTIONS
+        sources: whether a sample of blocks is also computed again from the models, and compared.
+        all: whether every block is computed again, not a sample. Requires `sources`.
+
+    Returns:
+        The counts of compared units and bytes, and the damage of each unit or file. `intact` is
+        true if there is no damage.
 
     Raises:
-        InputError: there is no such run; `all` without `sources`; with `sources`: its models, its
-            recipe or the program are not what they were.
+        InputError: there is no such run, or `all` is set without `sources`. With `sources`, also if
+            the models, the recipe or the program have changed since the run.
         Resumable: the mirror, the output or a model cannot be read now.
     """
     name, chosen = address_of(run), Options.read("verify", options)
@@ -86,30 +90,31 @@ def try_model(
     tokens: int = TOKENS,
     state_dir: StrPath | None = None,
 ) -> dict[str, Any]:
-    """Load a finished model on the CPU by transformers, and have it continue a prompt.
+    """Load a finished model with transformers on the CPU, and let it continue a prompt.
 
     Nothing is written, and nothing is downloaded.
 
     Args:
         out: the folder of the model.
-        prompt: a text that the model is to continue; the most likely token is taken each time.
-        text: a file; the result says how well the model and its sources predict its beginning.
-        tokens: the most tokens to generate.
-        state_dir: the folder of the ledgers, one of which has the sources; by default ./state, or
-            RESUMERGE_STATE_DIR.
+        prompt: the text to continue. Decoding is greedy.
+        text: a text file. The result reports how well the model, and each of its sources, predicts
+            the beginning of this text.
+        tokens: the largest number of tokens to generate.
+        state_dir: the folder of the ledgers; by default RESUMERGE_STATE_DIR, else ``./state``. The
+            ledger of the model's run names the sources.
 
     Returns:
-        the document of ``try --json``: ``sound``, ``finite``, ``missing``, ``text``, ``fits`` …
+        The document of ``try --json``: ``sound``, ``finite``, ``missing``, ``text``, ``fits`` …
 
     Raises:
-        InputError: transformers is not installed, it cannot load or compute the model, the model is
-            not finished, or the text cannot be read.
-        Resumable: the memory is too small now.
+        InputError: transformers is not installed, or cannot load or compute the model; the model is
+            not finished; or the text cannot be read.
+        Resumable: the model does not fit into the memory that is free now.
     """
     file = None if text is None else local_path(text, "text")
     model = local_path(out, "model")
-    asked = text_of(prompt, "prompt")
-    return load_and_try(model, asked, runs_of(state_dir), file, tokens).as_json()
+    checked_prompt = text_of(prompt, "prompt")
+    return load_and_try(model, checked_prompt, runs_of(state_dir), file, tokens).as_json()
 
 
 @speaks_python
@@ -122,28 +127,29 @@ def push(
     message: str | None = None,
     state_dir: StrPath | None = None,
 ) -> dict[str, Any]:
-    """Upload a finished model to the Hub; files that the repo already has are not sent.
+    """Upload a finished model to the Hub. Files that the repo already has are not sent.
 
     Args:
         out: the folder of the model, or its only file.
-        repo: ``org/name``; it is created if it does not exist.
-        private: whether a repo that is created is private.
-        branch: the branch to upload to, which is created if it is new; by default main.
-        message: the message of the commit; by default it names the files.
-        state_dir: the folder of the ledgers; by default ./state, or RESUMERGE_STATE_DIR.
+        repo: the repo ``org/name``, which is created if it does not exist.
+        private: whether the repo is private, if it is created.
+        branch: the branch to upload to, which is created if it does not exist; by default
+            ``main``.
+        message: the message of the commit; by default one that names the files.
+        state_dir: the folder of the ledgers; by default RESUMERGE_STATE_DIR, else ``./state``.
 
     Returns:
         The document of ``resumerge push --json``.
 
     Raises:
-        InputError: the model is not finished or is damaged, or the repo cannot accept it.
-        Resumable: the repo cannot be reached; call it again.
+        InputError: the model is not finished or is damaged, or the repo does not accept it.
+        Resumable: the repo cannot be reached; the same call continues the upload.
     """
-    folder, to = local_path(out, "model"), text_of(repo, "repo")
+    folder, repo_name = local_path(out, "model"), text_of(repo, "repo")
     with UploadProgress(err) as progress:
         pushed = upload(
             folder,
-            to,
+            repo_name,
             runs_of(state_dir),
             progress.begins,
             progress.moved,
@@ -161,26 +167,27 @@ def clean(
 ) -> list[dict[str, Any]]:
     """Remove the ledgers of old runs and the files of unfinished ones; finished models stay.
 
-    This does not ask for confirmation. Runs in progress stay.
+    There is no confirmation prompt. Runs in progress stay.
 
     Args:
-        runs: ids or outputs; by default all finished runs, or with `older` all runs.
-        done: only finished runs.
-        older: only runs that wrote nothing for this long, like ``30d`` or ``12h``.
-        state_dir: the folder of the ledgers; by default ./state, or RESUMERGE_STATE_DIR.
+        runs: ids or outputs of runs; by default all finished runs, or with `older`, all runs.
+        done: whether only finished runs are removed.
+        older: the least age of a run since its last write, like ``30d`` or ``12h``; younger runs
+            stay.
+        state_dir: the folder of the ledgers; by default RESUMERGE_STATE_DIR, else ``./state``.
 
     Returns:
-        What was removed, as in ``resumerge clean --json``.
+        The removed runs, as in ``resumerge clean --json``.
 
     Raises:
-        InputError: there is no such run, or `older` is not an age.
+        InputError: there is no such run, a process works on a named run, or `older` is not an age.
     """
     names = [name for run in runs if (name := address_of(run))]
     try:
         seconds = None if older is None else parse_age(text_of(older, "older"))
     except ValueError as error:
         raise refuse("An argument is invalid", found=str(error)) from None
-    found = old_runs(runs_of(state_dir), names, done=done, older=seconds)
-    for run in found:
+    removable = old_runs(runs_of(state_dir), names, done=done, older=seconds)
+    for run in removable:
         remove_run(run, Storage())
-    return [run.as_json() for run in found]
+    return [run.as_json() for run in removable]

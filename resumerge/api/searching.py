@@ -38,38 +38,42 @@ def search(
     progress: str = "auto",
     **options: Unpack[SearchOptions],
 ) -> DisplayedSearch:
-    """Search for the values of a recipe that an evaluation likes best.
+    """Search for the values of a recipe whose models score best in an evaluation.
 
-    A search that was stopped goes on where it was, if it is asked for again.
+    If a search was stopped, the same call continues it.
 
     Args:
         space: a YAML file: a recipe, some of whose values are ranges, like
             ``{suggest: float, low: 0, high: 1}``.
         out: the folder for the trials, the best recipe and the best model.
-        evaluate: the command that evaluates a model; ``{model}`` stands for its folder. It prints a
-            number, or a JSON object of numbers, as its last line.
+        evaluate: the command that evaluates a model. ``{model}`` in it is replaced by the model's
+            folder. The last line that the command prints is a number, or a JSON object of numbers.
         OPTIONS
-        trials: the number of models to try, with those that were tried before.
-        sampler: how values are chosen: tpe, random, grid, cmaes or nsga2.
-        metrics: the numbers of the JSON object that are the objectives; a text is one.
-        directions: maximize or minimize: one for all, or one for each objective; a text is one.
-        timeout: seconds that an evaluation may take; None for no limit.
+        trials: the number of models to try, including those of earlier calls.
+        sampler: the algorithm that chooses values: ``tpe``, ``random``, ``grid``, ``cmaes`` or
+            ``nsga2``.
+        metrics: the key, or a list of the keys, of the JSON object whose numbers are the
+            objectives.
+        directions: ``maximize`` or ``minimize`` for all objectives, or a list with one of these
+            words for each objective.
+        timeout: the seconds that an evaluation may take; None for no limit.
         keep_best: the number of models that stay on the disk.
-        batch: the number of trials that are suggested together, and merged in one run where a sweep
-            can; None for as many as `jobs`.
-        jobs: the number of evaluations at a time, of one batch. Each has its number, from 0 on, in
-            ``RESUMERGE_JOB``.
+        batch: the number of trials that are suggested together, and, if a sweep can express them,
+            merged in one run. None for the batch that the search began with; for a new search, that
+            is `jobs`.
+        jobs: the number of evaluations of one batch that run at the same time. The environment
+            variable ``RESUMERGE_JOB`` numbers them from 0.
         progress: as for `compare`.
 
     Returns:
-        the document of ``search --json``, which notebooks and consoles display.
+        The document of ``search --json``, which notebooks and consoles display.
 
     Raises:
         InputError: the space, the command or an option is invalid; or no model could be evaluated.
         Resumable: a model, the disk or the state folder cannot be used now.
-        Interrupted: a signal stopped it; the trials that are finished are kept.
+        Interrupted: a signal stopped the search; finished trials are kept.
     """
-    asked = Search(
+    request = Search(
         space=local_path(space, "space"),
         out=local_path(out, OUTPUT),
         evaluate=text_of(evaluate, "evaluate"),
@@ -84,4 +88,4 @@ def search(
     )
     chosen = Options.read("search", options)
     with keepalive_in_notebook("searching", progress):
-        return DisplayedSearch(run_search(asked, chosen, Reporter()))
+        return DisplayedSearch(run_search(request, chosen, Reporter()))
