@@ -1,13 +1,15 @@
 """The options of a merge. Each option is declared once, as a field of `OptionFields`.
 
-From that declaration come the option of the command line (``cli/parsing/arguments.py``), the
-parameter of the Python function and its documentation (``signature.py``), the check of its value,
-what a run's ledger keeps and a resumed run inherits, and the words of the command that resumes it.
+The declaration is the source of the command line's option (``cli/parsing/arguments.py``), of the
+Python function's parameter and its documentation (``signature.py``), and of the check of the value.
+It also decides whether a run's ledger keeps the value, whether a resumed run inherits it, and
+whether the command that resumes the run repeats it.
 
 To add an option, add a field to `OptionFields` (``fields.py``). For type checkers, add its name to
 the `TypedDict` of the functions that take it (``call_options.py``); a test compares the two.
-``options.py`` has `Options`, which a command is given; ``types.py`` has the types of values,
-``cluster.py`` those of a cluster's, ``declaration.py`` what is said of an option beside its type.
+``options.py`` has `Options`, the checked values that a command works with. ``declaration.py`` has
+the other facts that a declaration states beside the type. ``types.py`` has the types of values, and
+``cluster.py`` the types for the options of a Ray cluster.
 """
 
 from resumerge.options.declaration import Kept, Option

@@ -1,4 +1,4 @@
-"""The options as type checkers see them, of `resumerge.run` and its like."""
+"""The options of the Python functions, declared as `TypedDict` classes for type checkers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _MergeHereOptions(TypedDict, total=False):
 
 
 class ReproduceOptions(_MergeHereOptions, total=False):
-    """Options that `resumerge.reproduce` takes."""
+    """The options of `resumerge.reproduce`."""
 
     device: str
 
@@ -41,19 +41,19 @@ class _MergeOptions(_MergeHereOptions, total=False):
 
 
 class ExtractOptions(_MergeOptions, total=False):
-    """Options that `resumerge.extract_expert` takes."""
+    """The options of `resumerge.extract_expert`."""
 
     shard_size: int | str | None
 
 
 class ExtractLoraOptions(_MergeOptions, total=False):
-    """Options that `resumerge.extract_lora` takes, beside those of the adapter."""
+    """The options of `resumerge.extract_lora`, without the settings of the adapter."""
 
     seed: int | None
 
 
 class RunOptions(ExtractOptions, total=False):
-    """Options that `resumerge.run` takes, and `resumerge.plan`."""
+    """The options of `resumerge.run` and `resumerge.plan`."""
 
     device: str
     link: bool
@@ -67,7 +67,7 @@ class RunOptions(ExtractOptions, total=False):
 
 
 class ResumeOptions(_MergeOptions, total=False):
-    """Options that `resumerge.resume` takes."""
+    """The options of `resumerge.resume`."""
 
     device: str
     link: bool
@@ -77,7 +77,7 @@ class ResumeOptions(_MergeOptions, total=False):
 
 
 class VerifyOptions(TypedDict, total=False):
-    """Options that `resumerge.verify` takes."""
+    """The options of `resumerge.verify`."""
 
     state_dir: StrPath | None
     threads: int | Literal["auto"] | None
@@ -86,7 +86,7 @@ class VerifyOptions(TypedDict, total=False):
 
 
 class CompareOptions(TypedDict, total=False):
-    """Options that `resumerge.compare` takes."""
+    """The options of `resumerge.compare`."""
 
     state_dir: StrPath | None
     threads: int | Literal["auto"] | None
@@ -97,7 +97,7 @@ class CompareOptions(TypedDict, total=False):
 
 
 class ExplainOptions(TypedDict, total=False):
-    """Options that `resumerge.explain` takes."""
+    """The options of `resumerge.explain`."""
 
     state_dir: StrPath | None
     tensor_union: bool | None
@@ -106,7 +106,7 @@ class ExplainOptions(TypedDict, total=False):
 
 
 class SearchOptions(TypedDict, total=False):
-    """Options that `resumerge.search` takes, beside those of the search."""
+    """The options of `resumerge.search`, without the settings of the search."""
 
     state_dir: StrPath | None
     memory: int | str | None

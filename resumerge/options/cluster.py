@@ -1,4 +1,4 @@
-"""The types of the options of a merge on a Ray cluster: its address, what a task reserves."""
+"""The types of the options for a Ray cluster: its address, and the resources of a task."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LOCAL_CLUSTER = "local"
 """The address of a Ray cluster that is started on this machine for one run, and ends with it."""
 
 TASK_OPTIONS = ("num_gpus", "accelerator_type")
-"""What `TaskResources` may name of Ray's own; anything else is a custom resource of the cluster."""
+"""Ray's own names that `TaskResources` accepts; all others are custom resources of the cluster."""
 
 _ACCELERATOR = "accelerator_type"
 
@@ -23,7 +23,7 @@ _OTHERWISE = {
     "object_store_memory": "tasks need none",
     "GPU": "it is named num_gpus here",
 }
-"""What Ray knows by such names, and how it is asked for."""
+"""Names of Ray's that are not accepted, each with the option or name to use, for the message."""
 
 _CLUSTER = re.compile(r"local|auto|(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):[0-9]{1,5}")
 
@@ -50,7 +50,7 @@ class ClusterAddress(OptionType):
 
 
 class TaskResources(OptionType):
-    """What Ray reserves for a task, as text: JSON, or ``NAME=N,NAME=N``."""
+    """The resources that Ray reserves for a task, as text: JSON, or ``NAME=N,NAME=N``."""
 
     expected, metavar, accepts = (
         'NAME=N, separated by commas, or a JSON object like {"num_gpus": 1}',
@@ -61,7 +61,7 @@ class TaskResources(OptionType):
 
     def read(self, value: object) -> object:
         if isinstance(value, str):
-            read_task_resources(value)  # says what is wrong
+            read_task_resources(value)  # its error has a more exact message
         return value
 
     def is_valid(self, value: object) -> bool:
@@ -75,7 +75,7 @@ def read_task_resources(text: str) -> dict[str, Any]:
     """Return the resources of a task by name.
 
     Raises:
-        ValueError: the text names none, or not by numbers.
+        ValueError: the text names no resource, a refused one, or one without a valid number.
     """
     if text.lstrip().startswith("{"):
         try:

@@ -1,4 +1,4 @@
-"""The declaration of an option: its type, who takes it, and how long it holds."""
+"""The declaration of an option: its type, the commands that accept it, and how long it holds."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from resumerge.options.types import Flag, OptionType
 
 
 class Kept(Enum):
-    """The attempts for which an option holds that was given to one attempt of a run.
+    """How long an option holds that was given to one attempt of a run.
 
-    What is kept for later attempts is in the run's ledger (`Options.kept`), but for `REPEATED`.
+    The run's ledger keeps the options that later attempts inherit (`Options.kept`).
     """
 
     NO = "for this attempt"
-    """What is wanted once, like ``--restart``. Nothing keeps it."""
+    """An action of one attempt, like ``--restart``. Its value is not kept."""
 
     REPEATED = "as long as it is given: the command that resumes the run repeats it"
-    """What depends on the machine or the moment, like ``--offline``."""
+    """A setting that depends on the machine or the moment, like ``--offline``."""
 
     INHERITED = "until another value, or the default, is given: it is in the run's ledger"
-    """How the run works, like ``--memory``. It changes no byte of the output."""
+    """A setting of the work, like ``--memory``, that does not change the output's bytes."""
 
     BEGUN_WITH = "for all attempts, if the run began with it; else like REPEATED"
-    """A flag whose effect on what is done already cannot be ended, like ``--link``."""
+    """A flag whose effect on finished work cannot be undone, like ``--link``."""
 
     PLANNED = "for all attempts: the run is planned with it"
-    """What decides the plan, and so the output's bytes or files, like ``--seed``.
+    """A setting that decides the plan, and so the output's bytes or files, like ``--seed``.
 
-    The ledger has it as the plan has it, not as it was given. So each such option is stored by
-    hand (`create_run`) and read back by hand (`pinned_plan`).
+    The ledger keeps the value of the plan, which may differ from the value that was given. So
+    `create_run` stores each of these options explicitly, and `pinned_plan` reads them back.
     """
 
 
@@ -42,13 +42,14 @@ class Option:
     Args:
         type: the type of its value.
         help: one sentence, for the command line and for Python.
-        commands: the commands that take it.
-        default_text: what help says of the default if that is None.
-        kept: how long it holds.
-        needs_mirror: whether it is refused if a run has no mirror.
-        group: the heading that help lists it under; empty for no special one.
-        of_process: whether it only says how a run proceeds: `plan` accepts it without listing it.
-        short: its name of one letter on the command line, like ``-u``; empty for none.
+        commands: the commands that accept the option.
+        default_text: the text for the default in help, if the default is None.
+        kept: how long the option holds.
+        needs_mirror: whether the option is refused if a run has no mirror.
+        group: the heading in help under which the option is listed; empty for the general list.
+        of_process: whether the option only affects how a run proceeds. `plan` accepts such an
+            option, and does not list it in its help.
+        short: the option's one-letter name on the command line, like ``-u``; empty for none.
         name: the field's name; filled in by `declared`.
         default: the field's default; filled in by `declared`.
     """
@@ -72,26 +73,26 @@ class Option:
 
     @property
     def off_flag(self) -> str:
-        """The name that ends a flag that holds on: ``--no-evict``; empty for other options."""
+        """The name that ends a flag that resumed runs inherit: ``--no-evict``; else empty."""
         holds = isinstance(self.type, Flag) and self.kept is Kept.INHERITED
         return self.flag.replace("--", "--no-", 1) if holds else ""
 
     @property
     def shown_default(self) -> str:
-        """The default as help shows it; empty if there is nothing to show."""
+        """The default as help shows it; empty if help shows no default."""
         if self.default is None or self.default is False:
             return self.default_text
         return self.type.as_text(self.default)
 
     def is_valid(self, value: object) -> bool:
-        """Return whether the option may have this value.
+        """Return whether a value is valid for the option.
 
-        None stands for "not given" if that is the default.
+        If the default is None, None is valid and means "not given".
         """
         return (value is None and self.default is None) or self.type.is_valid(value)
 
     def words(self, value: Any) -> list[str]:
-        """Return the words of a command line that set the option; none for "not given"."""
+        """Return the words of a command line that set the option; empty for "not given"."""
         if value is None:
             return []
         if value is False:

@@ -1,4 +1,4 @@
-"""The declaration of every option: its type, help, the commands that take it, how long it holds."""
+"""The declarations of all options: type, help, commands, default, and how long each holds."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ SEED = 0
 MEMORY_WAIT = 600.0
 MIRROR_WAIT = 600.0
 STALL_SECONDS = 600.0
-"""Seconds without progress after which a worker counts as stuck; even a slow disk is quicker."""
+"""Seconds without progress after which a worker counts as stuck. Even a slow disk is faster."""
 
 _RUN_PLAN = ("run", "plan")
-"""For what a new merge is: an option of `run` is one of `plan`, which says what `run` would do."""
+"""The commands for options of a new merge. `plan` has every option of `run`."""
 
 _RUN_PLAN_EXPLAIN = (*_RUN_PLAN, "explain")
-"""For what the values of a recipe depend on."""
+"""The commands for options that affect the values of a recipe's parameters."""
 
 _NEW_OUTPUTS = (*_RUN_PLAN, "extract-expert")
-"""For how a new model is written."""
+"""The commands for options of writing a new model."""
 
 _RUN_RESUME_PLAN = ("run", "resume", "plan")
-"""For how a merge proceeds, which a resumed one may change."""
+"""The commands for options that `resume` may change."""
 
 _WITH_MIRROR = (*_RUN_RESUME_PLAN, "extract-expert", "extract-lora")
-"""For what has a mirror, or a cluster."""
+"""The commands that can use a mirror or a cluster."""
 
 _ALL_THAT_MERGE = (*_WITH_MIRROR, "reproduce")
-"""For what every command that computes has: memory, threads, disk."""
+"""The commands that merge: their options of memory, threads, disk and sources."""
 
 _READERS = (
     *("status", "verify", "clean", "push", "try", "compare", "explain"),
@@ -60,12 +60,12 @@ PROOF = "Checks"
 SAFETY = "Interruptions"
 MIRROR = "Mirror"
 CLUSTER = "Cluster"
-"""The headings of `Option.group`, in help."""
+"""The headings in help, for `Option.group`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OptionFields:
-    """The fields of `Options`: each declares one option."""
+    """The fields of `Options`. Each field declares one option."""
 
     state_dir: Path | None = declare(
         Folder("state folder"),

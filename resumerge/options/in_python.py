@@ -1,4 +1,4 @@
-"""Messages for users of Python: an option is named as its argument, a command as its function."""
+"""Messages for users of Python: arguments in place of options, functions in place of commands."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from resumerge.options.types import Flag
 _COMMAND = r"(?P<quote>`|(?m:^))(?P<command>resumerge [^\n`]*)`?|`[^`]*`|\bresumerge [^\n]*"
 _OPTION = r"--(?P<name>[a-z][a-z-]*)(?:[ =](?P<value>[\w./:@+-]*[\w/]))?"
 _ARGUMENTS = {"run": 2, "reproduce": 2, "resume": 1, "status": 1, "verify": 1, "explain": 1}
-"""How many arguments commands have that are called alike in Python."""
+"""The number of positional arguments of each command whose Python function has the same ones."""
 
 _OWN = {
     **{
@@ -28,7 +28,7 @@ _OWN = {
     "metric": "metrics",
     "direction": "directions",
 }
-"""Arguments of single functions that take values, by the names of their options."""
+"""Arguments with values that only single functions have, by the names of their options."""
 
 _OWN_FLAGS = {
     "embed-lora": "embed_lora=True",
@@ -36,7 +36,7 @@ _OWN_FLAGS = {
     "sources": "sources=True",
     "public": "private=False",
 }
-"""The same of options without values."""
+"""Arguments that only single functions have, with their values, by the names of their flags."""
 
 _VALUES = ("auto", "none", "cpu", "cuda", "always", "never")
 _WORDS = re.compile(f"{_COMMAND}|{_OPTION}")
@@ -45,15 +45,15 @@ _WORDS = re.compile(f"{_COMMAND}|{_OPTION}")
 def in_python(text: str) -> str:
     """Return a message with ``offline=True`` for ``--offline``, and calls for commands.
 
-    A command stays where Python has no function for it, or no argument for one of its options. A
-    word after an option is its value if it looks like one: it has a digit, a colon or a slash, is
-    in capitals, or is one of the words that stand for values.
+    A command stays as it is if Python has no function for it, or no argument for one of its
+    options. The word after an option is taken for its value if it contains a digit, a colon or a
+    slash, is in capitals, or is one of `_VALUES`.
     """
     return _WORDS.sub(_in_python, text)
 
 
 def problem_in_python(problem: Problem) -> Problem:
-    """Return a problem whose texts name arguments."""
+    """Return a copy of a problem whose texts name arguments."""
     values: dict[str, Any] = {row.name: getattr(problem, row.name) for row in fields(problem)}
     for name, value in values.items():
         if isinstance(value, str):
@@ -62,7 +62,7 @@ def problem_in_python(problem: Problem) -> Problem:
 
 
 def error_in_python(error: ResumergeError) -> None:
-    """Change an error's texts so that they name arguments."""
+    """Change an error's texts in place, so that they name arguments."""
     if isinstance(error, InputError):
         error.problems = [problem_in_python(problem) for problem in error.problems]
     elif isinstance(error, Resumable):
@@ -78,28 +78,28 @@ def _in_python(found: re.Match[str]) -> str:
 
 
 def _as_call(command: str) -> str:
-    """Return the call that does what a command of the shell does; the command if there is none."""
+    """Return the Python call for a shell command; the command if there is no such call."""
     try:
         name, *words = shlex.split(command)[1:]
     except ValueError:
         return command
     options = {option.flag: option for option in declared(name)}
-    given: list[str] = []
-    named: list[str] = []
+    positional: list[str] = []
+    keywords: list[str] = []
     words.reverse()
     while words:
         word = words.pop()
         if not word.startswith("--"):
-            given.append(repr(word))
+            positional.append(repr(word))
             continue
         option = options.get(word)
         if option is None or option.type.repeatable or not (words or _is_flag(option)):
             return command
         value = True if _is_flag(option) else words.pop()
-        named.append(f"{option.name}={int(value) if str(value).isdigit() else value!r}")
-    if len(given) != _ARGUMENTS.get(name):
+        keywords.append(f"{option.name}={int(value) if str(value).isdigit() else value!r}")
+    if len(positional) != _ARGUMENTS.get(name):
         return command
-    return f"resumerge.{name}({', '.join([*given, *named])})"
+    return f"resumerge.{name}({', '.join([*positional, *keywords])})"
 
 
 def _is_flag(option: Option) -> bool:
@@ -108,18 +108,18 @@ def _is_flag(option: Option) -> bool:
 
 def _as_argument(match: re.Match[str]) -> str:
     options = {option.name: option for option in declared()}
-    written = match["name"]
-    name, value = written.replace("-", "_"), match["value"]
-    rest = match[0].removeprefix(f"--{written}")
+    option_name = match["name"]
+    name, value = option_name.replace("-", "_"), match["value"]
+    suffix = match[0].removeprefix(f"--{option_name}")
     if name not in options and name.removeprefix("no_") in options:
-        return f"{name.removeprefix('no_')}=False{rest}"
-    if written in _OWN_FLAGS:
-        return _OWN_FLAGS[written] + rest
-    if name not in options and written not in _OWN:
+        return f"{name.removeprefix('no_')}=False{suffix}"
+    if option_name in _OWN_FLAGS:
+        return _OWN_FLAGS[option_name] + suffix
+    if name not in options and option_name not in _OWN:
         return match[0]
     if name in options and _is_flag(options[name]):
-        return f"{name}=True{rest}"
-    name = _OWN.get(written, name)
+        return f"{name}=True{suffix}"
+    name = _OWN.get(option_name, name)
     if value and (value.isupper() or re.search("[0-9:/]", value) or value in _VALUES):
         return f"{name}={value if value.isdigit() else repr(value)}"
-    return f"{name}{rest}"
+    return f"{name}{suffix}"

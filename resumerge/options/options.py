@@ -1,4 +1,4 @@
-"""The options of a merge, checked: which a run's ledger keeps, and a resumed run inherits."""
+"""The options of a merge, checked, and the rules for keeping and inheriting them."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Options(OptionFields):
     """The options of a merge, checked. None means "not given".
 
     Raises:
-        InputError: with every option whose value is not of its type, or out of range.
+        InputError: values are invalid or exclude each other; all of them are listed.
     """
 
     ended: frozenset[str] = frozenset()
-    """Names of options that were given the word for their default: they are not inherited."""
+    """Names of options that are set to the word for their default, and so are not inherited."""
 
     def __post_init__(self) -> None:
         problems = [
@@ -64,34 +64,36 @@ class Options(OptionFields):
 
     @classmethod
     def read(cls, command: str, given: Mapping[str, Any]) -> Options:
-        """Read the options of a Python function from what its caller gave.
+        """Read the options of a Python function from its keyword arguments.
 
         Args:
             command: the function's name, like ``run``.
-            given: values by name; a size may be text like ``"2GB"``.
+            given: the arguments by name; a size may be text like ``"2GB"``.
 
         Raises:
             InputError: values are invalid; all of them are listed.
             TypeError: the function has no such option.
         """
         declarations = {option.name: option for option in declared(command)}
-        read: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         problems = []
         for name, value in given.items():
             if name not in declarations:
-                near = difflib.get_close_matches(name, declarations, n=1)
-                hint = f". Did you mean {near[0]!r}?" if near else ""
-                called = command.replace("-", "_")
-                raise TypeError(f"{called}() got an unexpected keyword argument {name!r}{hint}")
+                similar = difflib.get_close_matches(name, declarations, n=1)
+                hint = f". Did you mean {similar[0]!r}?" if similar else ""
+                function_name = command.replace("-", "_")
+                raise TypeError(
+                    f"{function_name}() got an unexpected keyword argument {name!r}{hint}"
+                )
             option = declarations[name]
             try:
-                read[name] = option.type.read(value)
+                values[name] = option.type.read(value)
             except ValueError as error:
                 problems.append(_problem(option, value, str(error)))
             except InputError as error:
                 problems += error.problems
         try:
-            options = cls.of(read)
+            options = cls.of(values)
         except InputError as error:
             raise InputError([*problems, *error.problems]) from None
         if problems:
@@ -100,15 +102,17 @@ class Options(OptionFields):
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Options:
-        """Build options by name; a value may be the word for the option's default, like ``auto``.
+        """Return options with values by name.
+
+        A value may be the word for the option's default, like ``auto``.
 
         Raises:
             InputError: values are invalid; all of them are listed.
         """
         words = {option.name: option.type.default_word for option in declared()}
         ended = {name for name, value in values.items() if value and value == words[name]}
-        others = {name: value for name, value in values.items() if name not in ended}
-        return cls(**others, ended=frozenset(ended))
+        given = {name: value for name, value in values.items() if name not in ended}
+        return cls(**given, ended=frozenset(ended))
 
     def kept(self, **planned: Any) -> dict[str, Any]:
         """Return the options that a new run's ledger keeps, as JSON.
@@ -119,39 +123,39 @@ class Options(OptionFields):
         return planned | {option.name: value for option, value in self._values(*_INHERITED)}
 
     def kept_from_now(self, began: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the options that a run's ledger keeps after it is resumed with these.
+        """Return the options that a run's ledger keeps after the run is resumed with these options.
 
         Args:
-            began: the options that it has kept until now.
+            began: the options that the ledger kept before.
         """
-        now = {option.name: value for option, value in self._values(Kept.INHERITED)}
-        return {**began, **now}
+        given = {option.name: value for option, value in self._values(Kept.INHERITED)}
+        return {**began, **given}
 
     def inherit(self, began: Mapping[str, Any], mirror: str | None) -> Options:
-        """Return these options, completed by those that the run's ledger keeps.
+        """Return a copy of these options with the values that a resumed run inherits.
 
-        An option that is given, or `ended`, is not inherited.
+        An option that is given, or is in `ended`, is not inherited.
 
         Args:
             began: the options that the run's ledger keeps.
-            mirror: the address of the run's mirror, if it has one.
+            mirror: the address of the run's mirror; None for a run without a mirror.
         """
-        now = replace(self, mirror_then_delete=False) if self.bring_back else self
+        given = replace(self, mirror_then_delete=False) if self.bring_back else self
         inherited = {
             option.name: began[option.name]
-            for option, value in now._values(*_INHERITED)
+            for option, value in given._values(*_INHERITED)
             if value == option.default
             and option.name not in self.ended
             and began.get(option.name) is not None
         }
-        if now.evict or now.offline:
+        if given.evict or given.offline:
             inherited.pop("stream", None)
-        if now.stream:
+        if given.stream:
             inherited.pop("evict", None)
-        return replace(now, mirror=now.mirror or mirror, ended=frozenset(), **inherited)
+        return replace(given, mirror=given.mirror or mirror, ended=frozenset(), **inherited)
 
     def plans_otherwise(self, began: Mapping[str, Any]) -> bool:
-        """Return whether an option that a run is planned with is given, and is not the run's.
+        """Return whether an option of the plan is given with another value than the run's.
 
         Args:
             began: the options that the run's ledger keeps.
@@ -163,29 +167,29 @@ class Options(OptionFields):
         )
 
     def given_again(self, began: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the options that must be given again when the run is resumed, by name.
+        """Return the options, by name, that the command that resumes the run must repeat.
 
         Args:
             began: the options that the run's ledger keeps.
         """
-        again: dict[str, Any] = {}
+        repeated: dict[str, Any] = {}
         for option, value in self._values(Kept.REPEATED, *_INHERITED):
-            known = began.get(option.name) if option.kept in _INHERITED else None
+            inherited = began.get(option.name) if option.kept in _INHERITED else None
             if option.name in self.ended:
-                if known is not None:
-                    again[option.name] = option.type.default_word
-            elif value not in (option.default, known) and (value is not False or known):
-                again[option.name] = value
-        return again
+                if inherited is not None:
+                    repeated[option.name] = option.type.default_word
+            elif value not in (option.default, inherited) and (value is not False or inherited):
+                repeated[option.name] = value
+        return repeated
 
     def words_to_start_over(self, began: Mapping[str, Any]) -> list[str]:
-        """Return the words that give a new run the options of the present one.
+        """Return the words of a command that starts a new run with the options of this run.
 
-        A new run inherits nothing.
+        A new run inherits no options.
 
         Args:
-            began: the options that the run's ledger keeps. They say what the run is planned with,
-                if these options do not.
+            began: the options that the run's ledger keeps. An option of the plan that is not given
+                here has its value there.
         """
         words = []
         for option, value in self._values(*(set(Kept) - {Kept.NO})):
@@ -197,12 +201,12 @@ class Options(OptionFields):
         return words
 
     def given(self, command: str) -> list[tuple[Option, Any]]:
-        """Return the options of a command whose values are not the defaults, and the values."""
+        """Return (option, value) for each option of a command whose value is not the default."""
         values = ((option, getattr(self, option.name)) for option in declared(command))
         return [(option, value) for option, value in values if value != option.default]
 
     def needing_mirror(self) -> list[str]:
-        """Return the given options that need a mirror, as the command line names them."""
+        """Return the command-line names of the given options that need a mirror."""
         given = ((option, value) for option, value in self._values() if option.needs_mirror)
         return [option.flag for option, value in given if value is not None and value is not False]
 
@@ -214,13 +218,13 @@ class Options(OptionFields):
 
 @cache
 def declared(command: str | None = None) -> tuple[Option, ...]:
-    """Return the declared options in their order: all options, or the options of a command."""
+    """Return the declared options of a command, or all options, in the order of declaration."""
     options = (replace(f.metadata["option"], name=f.name) for f in fields(Options) if f.metadata)
     return tuple(option for option in options if command is None or command in option.commands)
 
 
 def are_kept_options(values: Mapping[str, Any]) -> bool:
-    """Return whether a ledger may hold these values as a run's options: see `Options.kept`."""
+    """Return whether values from a ledger are valid for the options in it (`Options.kept`)."""
     return all(
         values.get(option.name) is None or option.type.is_kept_as(values[option.name])
         for option in declared()

@@ -1,4 +1,4 @@
-"""Python functions that take options: their signature and documentation, from the declarations."""
+"""The signature and documentation of Python functions with options, made from the declarations."""
 
 from __future__ import annotations
 
@@ -18,18 +18,24 @@ Returned = TypeVar("Returned")
 def with_options(
     command: str,
 ) -> Callable[[Callable[Parameters, Returned]], Callable[Parameters, Returned]]:
-    """Return a decorator that gives a function the declared options of a command.
+    """Return a decorator that documents the declared options of a command in a function.
 
-    The function takes them as ``**options``. The decorator sets its signature and documentation.
+    The function accepts the options as ``**options``, its last parameter. The decorator replaces
+    this parameter in the signature by one keyword parameter for each option, and the line
+    ``OPTIONS`` under `Args:` in the docstring by the texts of the options.
     """
 
     def documented(function: Callable[Parameters, Returned]) -> Callable[Parameters, Returned]:
         options, signature = declared(command), inspect.signature(function, eval_str=True)
-        own = list(signature.parameters.values())[:-1]  # the last is **options
-        given = [parameter for parameter in own if parameter.kind is not parameter.KEYWORD_ONLY]
-        last = [parameter for parameter in own if parameter.kind is parameter.KEYWORD_ONLY]
+        parameters = list(signature.parameters.values())[:-1]  # without **options, the last
+        positional = [
+            parameter for parameter in parameters if parameter.kind is not parameter.KEYWORD_ONLY
+        ]
+        keyword_only = [
+            parameter for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY
+        ]
         function.__signature__ = signature.replace(  # type: ignore[attr-defined]
-            parameters=[*given, *map(_parameter, options), *last]
+            parameters=[*positional, *map(_parameter, options), *keyword_only]
         )
         texts = "\n".join(map(_documentation, options))
         function.__doc__ = inspect.cleandoc(function.__doc__ or "").replace("    OPTIONS", texts)

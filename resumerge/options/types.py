@@ -1,7 +1,7 @@
-"""The types that an option's value may have: how it is read, checked and written.
+"""The types of options' values: how a value is read, checked and written.
 
-A value reaches a run in three ways, and an `OptionType` knows all of them: as text on the command
-line, as a Python value (where ``"2GB"`` may stand for bytes), and as JSON in a run's ledger.
+An `OptionType` handles the three forms of a value: text on the command line, a Python value (where
+``"2GB"`` may stand for bytes), and JSON in a run's ledger.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _AGE = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
 def parse_age(text: str) -> float:
-    """Return the seconds of an age like ``30d``, ``12h``, ``90m`` or ``2w``.
+    """Return the seconds of an age like ``30d``, ``12h``, ``90m``, ``45s`` or ``2w``.
 
     Raises:
         ValueError: the text is not an age.
@@ -39,8 +39,8 @@ def parse_age(text: str) -> float:
 def parse_size(text: str) -> int:
     """Return the bytes of a size: ``5GB`` and ``5G`` are 5e9, ``5GiB`` is 5 * 2**30.
 
-    ``5B`` is 5e9 as well: nobody means five bytes, and mergekit's tutorials write 5 billion so.
-    ``5`` is refused for the same reason: a number of fewer than four digits needs a unit.
+    ``5B`` is also 5e9: mergekit's tutorials write 5 billion in this form, and a size of five bytes
+    makes no sense. For the same reason, a number below 1000 without a unit is refused.
 
     Raises:
         ValueError: the text is not a size, or the size is zero.
@@ -70,16 +70,18 @@ class OptionType(ABC):
     """The type of an option's value.
 
     Attributes:
-        expected: what a valid value is, for messages.
-        metavar: how help names the value.
-        accepts: the Python type that `resumerge.run` and its like accept.
-        note: what their documentation says about that type.
-        repeatable: whether the value is a sequence of values on the command line, each given by
-            the option again.
-        bare: the value where the command line has the option without one; None if it needs one.
-        default_word: stands for the option's default, where that is no value of the type.
-        reads_text: whether `read` reads the command line's text as well. That of other types is a
-            text, a number, a path or a flag of click.
+        expected: a description of valid values, for messages.
+        metavar: the placeholder for the value in help.
+        accepts: the Python type that functions like `resumerge.run` accept.
+        note: a sentence about that type for the functions' documentation; empty for none.
+        repeatable: whether the value is a sequence. On the command line, the option is repeated
+            for each of its items.
+        bare: the value if the command line has the option without a value; None if the option
+            needs a value.
+        default_word: the word that stands for the option's default; None if the type has no such
+            word.
+        reads_text: whether `read` also reads the text of the command line. For other types, click
+            converts the text to a string, a number, a path or a flag.
     """
 
     expected: str
@@ -94,29 +96,29 @@ class OptionType(ABC):
     def read(self, value: object) -> object:
         """Return the option's value for a value from Python, or for text (`reads_text`).
 
-        An invalid value may be returned unchanged: `is_valid` finds it.
+        An invalid value may be returned unchanged; `is_valid` detects it.
 
         Raises:
-            ValueError: the value is invalid; the message says more than `expected`.
-            InputError: the value is invalid; the problem says all there is to say.
+            ValueError: the value is invalid, and the message is more exact than `expected`.
+            InputError: the value is invalid, and the problem is complete.
         """
         return value
 
     @abstractmethod
     def is_valid(self, value: object) -> bool:
-        """Return whether a value is one of the type, as `Options` holds it."""
+        """Return whether a value is valid in the form that `Options` has."""
 
     def is_kept_as(self, value: object) -> bool:
-        """Return whether a value is one of the type, as a ledger keeps it in JSON."""
+        """Return whether a value is valid in the form that a ledger keeps, in JSON."""
         return self.is_valid(value)
 
     def as_text(self, value: Any) -> str:
-        """Return the value as it is written on a command line."""
+        """Return the value as text for a command line."""
         return str(value)
 
 
 class Flag(OptionType):
-    """True or false; on the command line, the option's name alone."""
+    """True or false. On the command line, the option's name alone means true."""
 
     expected, metavar, accepts = "True or False", "", bool
 
@@ -171,7 +173,7 @@ class Size(OptionType):
         return _is_above_zero(value)
 
     def as_text(self, value: Any) -> str:
-        # Few bytes, as Python may give them, need a unit to be read again.
+        # A size below 1000 bytes, from Python, can only be read again with a unit.
         return f"{value / 1000:.3f}kB" if isinstance(value, int) and value < 1000 else str(value)
 
 
@@ -188,7 +190,7 @@ class Seconds(OptionType):
 
 
 class Word(OptionType):
-    """A text. The code that uses it checks it further."""
+    """Text, which the code that uses the option checks further."""
 
     accepts = str
 
@@ -213,7 +215,7 @@ class Choice(OptionType):
 
 
 class Words(OptionType):
-    """Several texts. On the command line the option is given for each."""
+    """Several texts. On the command line, the option is repeated for each."""
 
     accepts = Sequence[str]
     repeatable = True
@@ -266,6 +268,9 @@ class Address(OptionType):
 
 
 def read_address(address: Any) -> str:
-    """Return a folder, a run's id or an address that was given in Python, perhaps as a `Path`."""
+    """Return the text of an argument from Python that is a run's id, a URL, or a folder's path.
+
+    In a path, ``~`` is expanded.
+    """
     url = address_in(address)
     return url if url is not None else str(expand(address))
