@@ -1,6 +1,6 @@
 """Documents: facts on runs, plans, caches and methods, as data for ``--json`` and for displays.
 
-The facts are read from ledgers, mirrors, plans and declarations, and returned as dictionaries and
-dataclasses. Nothing here prints or draws; `resumerge.ui` renders documents. Start at `status` (one
-run, or all), `history` (samples over time) and `plan_report` (a merge before it is done).
+The functions read facts from ledgers, mirrors, plans and declarations, and return dictionaries and
+dataclasses. They do not print or draw; `resumerge.ui` renders documents. Start at `status` (one run
+or all runs), `history` (samples over time) and `plan_report` (a merge that has not begun).
 """

@@ -1,4 +1,4 @@
-"""``resumerge cache``: check whether cached files match their hashes, and repair them."""
+"""``resumerge cache``: the check of cached files against their hashes, and their repair."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from resumerge.sources import MetadataCache
 from resumerge.sources.remote.files import ensure_cached, remote_file
 
 Report = Callable[[str], None]
-"""Called with the name of each file before it is read or downloaded."""
+"""A function that is called with the name of each file before it is read or downloaded."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class CachedFile:
         revision: the commit, or the digest of the bucket's listing.
         state: ``intact``, ``damaged``, ``missing`` or, after a repair, ``repaired``.
         bytes: size of the whole file.
-        path: the path of the file, or the path that it would have.
+        path: the path of the file in the cache, whether or not the file exists.
     """
 
     model: str
@@ -55,7 +55,7 @@ class CacheReport:
     """The result of a check or a repair.
 
     Args:
-        notes: messages for the user on the choice of files.
+        notes: messages for the user about the choice of files.
     """
 
     files: list[CachedFile]
@@ -78,11 +78,11 @@ class CacheReport:
 def check_cache(target: str, options: Options, report: Report | None = None) -> CacheReport:
     """Read cached files again, even files with an intact verdict, and compare their hashes.
 
-    Verdicts are noted in the state folder. The next ``run`` or ``resume`` downloads damaged files.
+    Verdicts are stored in the state folder. The next ``run`` or ``resume`` downloads damaged files.
 
     Args:
-        target: a recipe, to read the cached files that its merge needs; or ``org/name``,
-            ``org/name@revision`` or ``s3://bucket/prefix``, to read all its files in the cache.
+        target: the path of a recipe, for the cached files that its merge needs; or ``org/name``,
+            ``org/name@revision`` or ``s3://bucket/prefix``, for all cached files of that model.
         options: the options of the command.
         report: called with the name of each file before it is read.
 
@@ -98,7 +98,7 @@ def check_cache(target: str, options: Options, report: Report | None = None) -> 
 
 
 def repair_cache(target: str, options: Options, report: Report | None = None) -> CacheReport:
-    """Check cached files, and download those that are damaged or missing.
+    """Check files as `check_cache` does, and download the files that are damaged or missing.
 
     Raises:
         InputError: there is no such recipe, no file of the model is in the cache, or the Hub denies

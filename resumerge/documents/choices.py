@@ -1,4 +1,4 @@
-"""The settings that a run chooses by its machine, and the options that override them."""
+"""The settings that a run derives from its machine, and the options that override them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from resumerge.sizes import show_size
 STATE_DIR = "RESUMERGE_STATE_DIR"
 AUTO = "auto"
 NOTABLE_SHARE = 0.05
-"""The least share of the memory budget at which this process's own memory is mentioned."""
+"""This process's own memory is mentioned if it is more than this share of the memory budget."""
 ALL_CORES_REASON = "the cores that this process may use"
 """The reason for as many threads as cores."""
 
@@ -37,12 +37,12 @@ def choices(
     """Return the choices: each with ``what``, ``chosen``, ``because``, and ``option`` to override.
 
     Args:
-        host: see `describe_host`.
+        host: the document of `describe_host`.
         options: the run's options.
-        out: the output.
-        budget: bytes of RSS.
-        threads: number of threads; None if there is no plan that they would have to fit.
-        progress: how progress is to be shown.
+        out: the output; None if it is not known.
+        budget: the limit of the run's RSS, in bytes.
+        threads: the number of threads that fit into the budget; None without a plan.
+        progress: the requested style of progress, or `AUTO`.
     """
     return [
         _memory(host, options, budget),
@@ -63,10 +63,10 @@ def _memory(host: dict[str, Any], options: Options, budget: int) -> dict[str, An
         return _choice("memory", budget, "as requested", "--memory SIZE")
     memory = Memory(**host["memory"])
     free = margin(memory.total)
-    own = budget + free - memory.available
+    used = budget + free - memory.available
     parts = [
         str(memory),
-        f"this process uses {show_size(own)}" if own > NOTABLE_SHARE * budget else "",
+        f"this process uses {show_size(used)}" if used > NOTABLE_SHARE * budget else "",
         f"{show_size(free)} stays free",
         "less than requested" if options.memory is not None else "",
     ]
@@ -75,10 +75,10 @@ def _memory(host: dict[str, Any], options: Options, budget: int) -> dict[str, An
 
 def _threads(host: dict[str, Any], options: Options, threads: int | None) -> dict[str, Any]:
     wanted = options.threads or host["cores"]
-    why = "as requested" if options.threads else ALL_CORES_REASON
+    reason = "as requested" if options.threads else ALL_CORES_REASON
     if threads is not None and threads < wanted:
-        why = f"the memory budget is too small for all {wanted} threads"
-    return _choice("threads", wanted if threads is None else threads, why, "--threads N")
+        reason = f"the memory budget is too small for all {wanted} threads"
+    return _choice("threads", wanted if threads is None else threads, reason, "--threads N")
 
 
 def _device(host: dict[str, Any], options: Options) -> dict[str, Any]:
@@ -86,38 +86,38 @@ def _device(host: dict[str, Any], options: Options) -> dict[str, Any]:
     if device == AUTO:
         with suppress(InputError):
             device = resolve_device(device)
-        why = "auto uses a GPU if there is a usable one"
+        reason = "auto uses a GPU if there is a usable one"
     elif device != "cpu":
-        why = "as requested"
+        reason = "as requested"
     elif gpus:
-        why = f"kernels compute on the CPU; {gpus[0]['name']} is for methods that use torch"
+        reason = f"kernels compute on the CPU; {gpus[0]['name']} is for methods that use torch"
     else:
-        why = "there is no GPU"
-    return _choice("device", device, why, "--device DEV")
+        reason = "there is no GPU"
+    return _choice("device", device, reason, "--device DEV")
 
 
 def _progress(host: dict[str, Any], asked: str) -> dict[str, Any]:
     if asked != AUTO:
         return _choice("progress", asked, "as requested", "--progress STYLE")
-    style, why = {
+    style, reason = {
         "terminal": ("bar", "output goes to a terminal"),
         "cell": ("lines", "output goes to a notebook's cell; resumerge.run() shows a live view"),
         "log": ("lines", "output goes to a file or a pipe"),
     }[host["output"]]
-    return _choice("progress", style, why, "--progress STYLE")
+    return _choice("progress", style, reason, "--progress STYLE")
 
 
 def _state(host: dict[str, Any], options: Options) -> dict[str, Any]:
     folder = RunStore(options.state_dir).folder
-    named = "from RESUMERGE_STATE_DIR" if os.environ.get(STATE_DIR) else "in the working folder"
-    why = named if options.state_dir is None else "as requested"
+    origin = "from RESUMERGE_STATE_DIR" if os.environ.get(STATE_DIR) else "in the working folder"
+    reason = origin if options.state_dir is None else "as requested"
     for durable in host["durable"]:
         if durable["kind"] in ("drive", "bucket") and folder.is_relative_to(durable["folder"]):
-            why = (
+            reason = (
                 "a ledger needs locks, which a mounted drive lacks: keep it on this machine's own "
                 "disk, and name the drive as --mirror"
             )
-    return _choice("state", str(folder), why, "--state-dir DIR")
+    return _choice("state", str(folder), reason, "--state-dir DIR")
 
 
 def _mirror(
@@ -137,8 +137,8 @@ def _mirror(
             suggested,
         )
     elif host["vanishes"]:
-        why = (
+        reason = (
             f"this {host['platform'].capitalize()} machine may be removed at any time, with its "
             "disk"
         )
-        yield _choice("mirror", None, why, "--mirror DEST")
+        yield _choice("mirror", None, reason, "--mirror DEST")

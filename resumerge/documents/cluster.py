@@ -18,10 +18,13 @@ UNKNOWN = "unknown"
 
 
 def describe_cluster(events: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Return the tasks of all attempts, in all and by machine; None for a run without a cluster.
+    """Return the counts of tasks of all attempts: in total, and with their work by machine.
 
     Args:
         events: the run's events.
+
+    Returns:
+        The part ``cluster`` of a run's document; None for a run without tasks.
     """
     tasks = dict.fromkeys(_KINDS.values(), 0)
     nodes: dict[str, dict[str, Any]] = {}
@@ -48,7 +51,7 @@ def describe_cluster(events: Iterable[Mapping[str, Any]]) -> dict[str, Any] | No
 
 
 def task_peaks(events: Iterable[Mapping[str, Any]]) -> dict[int, int]:
-    """Return for each attempt with tasks, by its number, the largest RSS of a task in bytes."""
+    """Return the largest RSS of a task in bytes, by the number of each attempt with tasks."""
     peaks: dict[int, int] = {}
     for event in events:
         if event["kind"] == EventKind.TASK_FINISHED and (attempt := event["attempt"]) is not None:

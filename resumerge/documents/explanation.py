@@ -24,7 +24,7 @@ from resumerge.tensors import Adapted, Combined, Merged, Tensor
 
 @dataclass(frozen=True)
 class ModelSetting:
-    """A model's part in a tensor: its name, whether it is the base, and its parameters."""
+    """The role of a model in a tensor: its name, whether it is the base, and its parameters."""
 
     model: str
     base: bool
@@ -33,9 +33,9 @@ class ModelSetting:
 
 @dataclass(frozen=True)
 class Setting:
-    """How a tensor is made: the method, its parameters, the models.
+    """The method of a tensor, its parameters, and its models.
 
-    The method is ``adapter`` if an adapter alone changes the tensor, and None for a copy.
+    The method is ``adapter`` if only an adapter changes the tensor, and None for a copy.
     """
 
     method: str | None
@@ -44,19 +44,19 @@ class Setting:
 
 
 Settings = tuple[Setting, ...]
-"""The different settings of a tensor; there are several if it packs several tensors (experts)."""
+"""The different settings of a tensor; more than one only for a packed tensor of experts."""
 
 Profile = tuple[tuple[LayerKey, Settings], ...]
-"""The settings of one kind of tensor in each layer; one entry if all layers have the same."""
+"""The settings of a kind of tensor by layer; a single entry if they are equal in all layers."""
 
 
 def explain(config: Path, options: Options, reporter: Reporter) -> dict[str, Any]:
-    """Return the document of ``explain --json``. Only headers of the models are read.
+    """Return the document of ``explain --json``. Only the headers of the models are read.
 
     Args:
-        config: the recipe.
+        config: the path of the recipe.
         options: the options of a plan.
-        reporter: is told if a server is slow.
+        reporter: receives a note if a server is slow.
 
     Raises:
         InputError: the recipe cannot be planned.
@@ -78,7 +78,13 @@ def _documents(plan: Plan) -> Iterator[tuple[str, Plan]]:
 
 
 def _stage(document: str, plan: Plan, whole: Plan) -> dict[str, Any]:
-    """Return the values of the parameters of one document; the last one's name is empty."""
+    """Return the parameters' values of one document of a recipe.
+
+    Args:
+        document: the name of the document; empty for the last one.
+        plan: the plan of the document.
+        whole: the plan of the recipe, with the plans of all stages.
+    """
     beneath = {
         id(unit.expression): stage.recipe.name
         for stage in whole.stages
@@ -93,8 +99,10 @@ def _stage(document: str, plan: Plan, whole: Plan) -> dict[str, Any]:
     counts: dict[str, int] = {}
     for name, tensor in tensors.items():
         kind = kind_of(name)
-        found = merges[name] or [_copy(tensor, beneath, sources[name])]
-        layers.setdefault(kind, {}).setdefault(layer_key(name), {}).update(dict.fromkeys(found))
+        settings_of_tensor = merges[name] or [_copy(tensor, beneath, sources[name])]
+        layers.setdefault(kind, {}).setdefault(layer_key(name), {}).update(
+            dict.fromkeys(settings_of_tensor)
+        )
         counts[kind] = counts.get(kind, 0) + 1
     profiles: dict[Profile, list[str]] = {}
     for kind, settings in layers.items():
@@ -118,19 +126,24 @@ def _stage(document: str, plan: Plan, whole: Plan) -> dict[str, Any]:
 
 
 def _merges(tensor: Tensor, beneath: Mapping[int, str]) -> Iterator[Setting]:
-    """Yield the settings of the merges in a tensor's tree, down to the results of other stages."""
+    """Yield the settings of the merges in a tensor's tree; results of other stages are leaves.
+
+    Args:
+        tensor: the root of the tree.
+        beneath: names of the stages by the ids of their tensors.
+    """
     if id(tensor) in beneath:
         return
     if isinstance(tensor, Combined):
         tensor = tensor.core
     if isinstance(tensor, Merged):
-        names = [*tensor.models] or [""] * len(tensor.operands)
+        models = [*tensor.models] or [""] * len(tensor.operands)
         yield Setting(
             tensor.method,
             tuple(tensor.params.items()),
             tuple(
                 ModelSetting(model, number == tensor.base, tuple(parameters.items()))
-                for number, (model, parameters) in enumerate(zip(names, tensor.per_operand))
+                for number, (model, parameters) in enumerate(zip(models, tensor.per_operand))
             ),
         )
         return
@@ -141,7 +154,10 @@ def _merges(tensor: Tensor, beneath: Mapping[int, str]) -> Iterator[Setting]:
 def _copy(
     tensor: Tensor, beneath: Mapping[int, str], sources: Sequence[tuple[str, str]]
 ) -> Setting:
-    """Return the setting of a tensor that is not merged here: the models or stages of its parts."""
+    """Return the setting of a tensor that this document does not merge, with its source models.
+
+    The models are stages, if the tensor contains results of stages.
+    """
     adapted = [node.models[1] for node in tensor.nodes() if isinstance(node, Adapted)]
     if adapted and id(tensor) not in beneath:
         return Setting("adapter", (), (ModelSetting(adapted[-1], False, ()),))
@@ -153,7 +169,7 @@ def _copy(
 def _profile(settings: Mapping[LayerKey, Mapping[Setting, None]]) -> Profile:
     ordered = tuple((key, tuple(settings[key])) for key in sorted(settings))
     [first, *others] = ordered
-    if all(found == first[1] for _, found in others):
+    if all(layer_settings == first[1] for _, layer_settings in others):
         return (((-1, "", 0), first[1]),)
     return ordered
 

@@ -14,27 +14,27 @@ from typing import Any
 from resumerge.ledger import Ledger
 
 BETWEEN_SAMPLES = 3.0
-"""Seconds after the last sample of a live attempt that do not yet count as zero throughput."""
+"""Seconds between samples. Only a longer time without a sample counts as zero throughput."""
 
 MOST_POINTS = 600
-"""The most points of a history: a long run has 100,000 samples, and a plot has few columns."""
+"""The most points of a history. A long run has 100,000 samples, more than a plot has columns."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """The extremes of consecutive samples of one attempt; of one sample if there are few.
+    """The extremes of one sample, or of several consecutive samples of one attempt.
 
     Args:
         at: the time of the first sample, in seconds since the epoch.
         until: the time of the last sample, in seconds since the epoch.
         rss_low: least RSS, in bytes.
         rss_high: largest RSS, in bytes.
-        budget: bytes of RSS that the attempt was allowed.
-        batch_low: least uncommitted limit (`batch_bytes` of the samples).
-        batch_high: largest uncommitted limit.
+        budget: limit of the attempt's RSS, in bytes.
+        batch_low: least uncommitted limit, in bytes (`batch_bytes` of the samples).
+        batch_high: largest uncommitted limit, in bytes.
         done: bytes of output that were committed at the last sample.
-        left_low: least bytes that other processes left to the worker: free, or its own RSS.
-        left_high: most bytes that other processes left to the worker.
+        left_low: least available memory plus the worker's own RSS, in bytes.
+        left_high: most available memory plus the worker's own RSS, in bytes.
     """
 
     at: float
@@ -51,9 +51,10 @@ class Point:
 
 @dataclass(frozen=True)
 class Cell:
-    """A column of a plot: extremes of the samples in it, and the mean rate.
+    """A column of a plot: the extremes of its samples, and the mean rate.
 
-    A column without a sample repeats the last; before the first sample it has None.
+    A column without a sample repeats the last sample before it. Before the first sample, the
+    extremes are None.
 
     Args:
         rate: bytes of output committed per second.
@@ -72,13 +73,13 @@ class Lifetime:
     """One attempt over time.
 
     Args:
-        started: its start in seconds since the epoch.
-        ended: its end in seconds since the epoch; of a live attempt the time of its last sample, or
-            shortly before now.
+        started: start of the attempt, in seconds since the epoch.
+        ended: end of the attempt, in seconds since the epoch. For a live attempt, the later of its
+            last sample's time and `BETWEEN_SAMPLES` before now.
         outcome: the outcome; None for a live attempt.
-        done_before: bytes of output that were committed at its start.
-        done_after: bytes of output that were committed at its end.
-        peak: largest RSS in bytes, as the kernel counted it; samples may have missed it.
+        done_before: bytes of output that were committed at the start.
+        done_after: bytes of output that were committed at the end.
+        peak: largest RSS in bytes, counted by the kernel. Samples may have missed it.
     """
 
     n: int
@@ -95,9 +96,10 @@ class Lifetime:
         return self.ended - self.started
 
     def cells(self, count: int) -> list[Cell]:
-        """Return the attempt, divided into `count` cells of equal time.
+        """Return the attempt as `count` cells of equal time.
 
-        No extreme is lost, and the rates times the widths add up to the bytes committed.
+        Every extreme of a sample is in a cell. The sum of rate times width over all cells is the
+        number of committed bytes.
         """
         if not self.points or count < 1:
             return [Cell()] * count
@@ -118,7 +120,7 @@ class Lifetime:
         return cells
 
     def _knots(self) -> list[tuple[float, float]]:
-        """Return (time, bytes committed) of each commit in the samples; bytes grow in between."""
+        """Return (time, bytes committed) at each sample with new commits, and at start and end."""
         least = min(point.done for point in self.points)
         knots = [(self.started, float(min(self.done_before, least)))]
         for point in self.points:
@@ -134,7 +136,7 @@ class History:
 
     lifetimes: tuple[Lifetime, ...] = ()
     of_driver: bool = False
-    """Whether the samples are of a driver, whose tasks on a cluster did the merging."""
+    """Whether the samples are those of a cluster's driver, and not of the tasks that merged."""
 
     @property
     def points(self) -> list[Point]:
@@ -142,16 +144,16 @@ class History:
 
     @property
     def peak(self) -> int:
-        """The largest RSS in bytes: the kernel's count, or the samples' before the first commit."""
+        """The largest RSS in bytes: counted by the kernel, or sampled if there is no count yet."""
         counted = 0 if self.of_driver else max((life.peak for life in self.lifetimes), default=0)
         return counted or max((point.rss_high for point in self.points), default=0)
 
 
 def history_of(run: Mapping[str, Any]) -> History:
-    """Return the history of a run, from the ledger that its status names; empty if unreadable.
+    """Return the history of a run from its ledger; an empty history if the ledger is unreadable.
 
     Args:
-        run: one of the runs of ``resumerge status --json``.
+        run: the document of a run, from ``resumerge status --json``. It names the ledger.
     """
     try:
         ledger = Ledger(Path(run["ledger"] or ""), read_only=True)
@@ -172,21 +174,28 @@ def _history(attempts: Sequence[Mapping[str, Any]], ledger: Ledger, *, of_driver
         points.setdefault(attempt, []).append(point)
     lifetimes = []
     for row in attempts:
-        of_attempt = tuple(points.get(row["n"], ()))
+        attempt_points = tuple(points.get(row["n"], ()))
         started = seconds_of(row["started"])
-        known = max([started, *(point.until for point in of_attempt[-1:])])
+        last_known = max([started, *(point.until for point in attempt_points[-1:])])
         ended = seconds_of(row["ended"]) if row["ended"] else time.time() - BETWEEN_SAMPLES
-        ended = max(known, ended)
-        # The last commits of an attempt may be newer than its last sample: its row has them.
+        ended = max(last_known, ended)
+        # The last commits may be newer than the last sample. The row of the attempt counts them.
         before, done = done, done + row["bytes_committed"]
-        if of_attempt:
-            least = min(
-                point.done for point in of_attempt
+        if attempt_points:
+            fewest_done = min(
+                point.done for point in attempt_points
             )  # damage may be found after the first sample
-            done = max(of_attempt[-1].done, min(before, least) + row["bytes_committed"])
+            done = max(attempt_points[-1].done, min(before, fewest_done) + row["bytes_committed"])
         lifetimes.append(
             Lifetime(
-                row["n"], started, ended, row["outcome"], before, done, of_attempt, row["peak_rss"]
+                row["n"],
+                started,
+                ended,
+                row["outcome"],
+                before,
+                done,
+                attempt_points,
+                row["peak_rss"],
             )
         )
     return History(tuple(lifetimes), of_driver)
@@ -202,12 +211,16 @@ def _point(at: str, until: str, **numbers: int | None) -> Point:
 
 
 def seconds_of(at: str) -> float:
-    """Return seconds since the epoch of a time as the ledger writes it."""
+    """Return a time of the ledger, in ISO format, as seconds since the epoch."""
     return datetime.fromisoformat(at).timestamp()
 
 
 def attempt_seconds(attempt: Mapping[str, Any]) -> float:
-    """Return how long one of the attempts of a status took; until now, if it runs."""
+    """Return the seconds from the start of an attempt to its end, or to now if it is running.
+
+    Args:
+        attempt: one of the attempts of a run's document.
+    """
     ended = seconds_of(attempt["ended"]) if attempt["ended"] else time.time()
     return max(0.0, ended - seconds_of(attempt["started"]))
 

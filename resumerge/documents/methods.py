@@ -1,4 +1,4 @@
-"""The document of ``resumerge methods --json``, made from what each method declares."""
+"""The document of ``resumerge methods --json``, made from the declarations of the methods."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from resumerge.planning.check_recipe import find_method
 
 
 def methods_json(name: str | None) -> dict[str, Any]:
-    """Return the document of ``methods --json``: one method, or all.
+    """Return the document of ``methods --json``: the named method, or all methods for None.
 
     Raises:
         InputError: there is no such method.
@@ -45,6 +45,6 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
 
 
 def _limit(parameter: Parameter, limit: float) -> float | None:
-    """Return the smallest or largest value of a parameter that is a number; None for no limit."""
+    """Return a limit of a numeric parameter; None for no limit, and for a bool."""
     unlimited = parameter.kind == "bool" or abs(limit) >= FLOAT32_MAX
     return None if unlimited else limit

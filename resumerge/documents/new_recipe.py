@@ -1,4 +1,4 @@
-"""A recipe to begin with: the parameters of one method, with their meanings and defaults."""
+"""New recipes for ``resumerge init``, with the meaning and default of each parameter."""
 
 from __future__ import annotations
 
@@ -17,43 +17,43 @@ from resumerge.recipe.load import parse_recipe
 from resumerge.sources.formats.registry import is_readable
 
 WITHOUT_EXAMPLE = 1.0
-"""The value of a parameter that declares neither default nor example: one of a user's method."""
+"""The value for a parameter of a user's method that declares neither a default nor an example."""
 
 COMMENTS_AT = 34
-"""Column at which comments begin, if the text before them is shorter."""
+"""The column at which comments begin, unless the text before them is longer."""
 
 
 def new_recipe(method: str, models: Sequence[str], base: str | None, dtype: str) -> str:
-    """Return a recipe with comments, which `resumerge run` takes as it is.
+    """Return a recipe with comments, which `resumerge run` accepts without changes.
 
     Args:
         method: the merge method's name.
         models: the models, without the base model.
-        base: the base model; None for none.
+        base: the base model, if there is one.
         dtype: the output's dtype.
 
     Raises:
-        InputError: there is no such method, or these are not the models that it takes.
+        InputError: there is no such method, or the method does not accept these models.
     """
-    if isinstance(models, str):  # a sequence, too: of letters
+    if isinstance(models, str):  # text is a sequence, of letters
         raise refuse("The models are not a list", expected="a list of names", found=repr(models))
-    chosen = find_method(method)
-    if chosen.base == "required" and base is None:
+    chosen_method = find_method(method)
+    if chosen_method.base == "required" and base is None:
         raise refuse(
             f"{method} needs a base model",
             expected="--base MODEL",
             found="no base model",
             fix="name the model that the others were trained from",
         )
-    per_model = [parameter for parameter in chosen.parameters if parameter.per_model]
-    lines = [_commented(f"merge_method: {method}", chosen.summary)]
+    per_model = [parameter for parameter in chosen_method.parameters if parameter.per_model]
+    lines = [_commented(f"merge_method: {method}", chosen_method.summary)]
     if base is not None:
         lines.append(as_yaml({"base_model": base}).strip())
     lines.append("models:")
     for model in models:
         lines.append(f"  - {as_yaml({'model': model}).strip()}")
         lines += _parameters(per_model, "    ")
-    lines += _parameters([p for p in chosen.parameters if not p.per_model], "")
+    lines += _parameters([p for p in chosen_method.parameters if not p.per_model], "")
     lines += [
         _commented(
             as_yaml({"dtype": dtype}).strip(), "of the output: bfloat16, float16 or float32"
@@ -75,18 +75,18 @@ class Kind(StrEnum):
 def new_recipe_of(
     kind: Kind, method: str | None, models: Sequence[str], base: str | None, dtype: str
 ) -> str:
-    """Return a recipe of a kind, with comments, which `resumerge run` takes as it is.
+    """Return a recipe of a kind, with comments, which `resumerge run` accepts without changes.
 
     Args:
-        kind: a merge of `models`; a model with LoRA adapters, which are the `models`; a mixture of
-            experts, which are the `models`; or a merge in two stages.
-        method: the merge method's name; None for the usual one of the kind.
+        kind: a merge of `models`; a model with the LoRA adapters `models`; a mixture with the
+            experts `models`; or a merge in two stages.
+        method: the merge method's name; None for the kind's default.
         models: the models, without the base model.
-        base: the base model; None for none.
+        base: the base model, if there is one.
         dtype: the output's dtype.
 
     Raises:
-        InputError: there is no such method, or these are not the models that the kind takes.
+        InputError: there is no such method, or the kind does not accept these models.
     """
     if kind is Kind.MERGE:
         return new_recipe(method or "linear", models, base, dtype)
@@ -143,10 +143,10 @@ def _mixture(models: Sequence[str], base: str, dtype: str) -> str:
 
 
 def _checked(text: str) -> str:
-    """Return the text of a recipe, after checking it.
+    """Check the text of a recipe, and return it.
 
     Raises:
-        InputError: with the problems of the recipe.
+        InputError: the recipe has problems.
     """
     if problems := check_recipe(parse_recipe(text, "the new recipe")):
         raise InputError(problems)
@@ -154,11 +154,11 @@ def _checked(text: str) -> str:
 
 
 def check_is_new(file: Path) -> None:
-    """Check that a recipe can be written to a file, as far as can be told before writing.
+    """Check, before the models are known, that a recipe can be written to a file.
 
     Raises:
-        InputError: there is such a file, or no such folder; or a weight file was named, which is
-            the second model of ``--models A B``.
+        InputError: the file exists, or its folder does not; or the name is that of a weight file,
+            as after ``--models A B`` without a comma.
     """
     if is_readable(file.name):
         raise refuse(
@@ -175,10 +175,10 @@ def check_is_new(file: Path) -> None:
 
 
 def write_recipe(file: Path, text: str) -> None:
-    """Write a recipe to a new file, whole or not at all.
+    """Write a recipe to a new file. After an error, the file does not exist.
 
     Raises:
-        InputError: there is such a file, or it cannot be written.
+        InputError: the file exists, or cannot be written.
     """
     try:
         opened = file.open("x", encoding="utf-8")
@@ -203,9 +203,10 @@ def _unwritable(file: Path, found: object) -> InputError:
 
 
 def _parameters(parameters: Sequence[Parameter], indent: str) -> list[str]:
-    """Return the lines of a block of parameters.
+    """Return the lines of the section ``parameters``.
 
-    Parameters with a default are commented out, and so is the block if all of them have one.
+    Parameters with a default are commented out. If all of them have a default, the line
+    ``parameters:`` is commented out too.
     """
     if not parameters:
         return []

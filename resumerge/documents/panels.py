@@ -11,8 +11,7 @@ from resumerge.documents.timeline import Timeline, Value
 from resumerge.sizes import show_size
 
 OUTLIER = 3.0
-"""The multiple of the 90th percentile above which a value would flatten the plot, and is cut off.
-"""
+"""A value above this multiple of the 90th percentile is cut off; it would flatten the plot."""
 
 
 @dataclass(frozen=True)
@@ -24,11 +23,12 @@ class Panel:
         summary: the most important figures; empty if there are none.
         meaning: a description of the quantity.
         value: returns a cell's largest value in bytes.
-        low: returns a cell's least value in bytes.
-        limit: returns a cell's limit in bytes, which is drawn as a line of its own.
-        unit: the text written after a size.
-        steps: whether the quantity changes at once, not gradually.
-        clips: whether the axis ends below outliers, see `clipped_top`.
+        low: returns a cell's least value in bytes; None if only the largest is drawn.
+        limit: returns a cell's limit in bytes, which is drawn as a line of its own; None for no
+            line.
+        unit: the text after a size, like ``/s``.
+        steps: whether the quantity changes in steps, not gradually.
+        clips: whether the axis may end below outliers (`clipped_top`).
     """
 
     kind: str
@@ -43,7 +43,7 @@ class Panel:
     clips: bool = False
 
     def top(self, timeline: Timeline) -> float:
-        """Return where the axis ends: above all values, and the limit unless it is far away."""
+        """Return the end of the axis: above all values, and above the limit if it is near."""
         if self.clips:
             return clipped_top(timeline.values(self.value))
         largest = timeline.largest(self.value)
@@ -56,22 +56,23 @@ class Panel:
 
 
 def panels_of(history: History) -> list[Panel]:
-    """Return the panels of a run; empty if no sample was taken.
+    """Return the panels of a run; an empty list if there are no samples.
 
-    On a cluster the samples are the driver's: the ledger has none of the batches of tasks.
+    On a cluster, only the driver writes samples. Without batch sizes in them, there is no panel of
+    batch sizes.
     """
     if not history.points:
         return []
     last = history.points[-1]
     alive = history.lifetimes[-1].outcome is None
-    now = f"{show_size(last.rss_high)} now, " if alive else ""
-    worked = sum(life.seconds for life in history.lifetimes)
+    current_rss = f"{show_size(last.rss_high)} now, " if alive else ""
+    seconds = sum(life.seconds for life in history.lifetimes)
     done = max(last.done, history.lifetimes[-1].done_after)
     panels = [
         Panel(
             "memory",
             "memory of the driver" if history.of_driver else "memory",
-            f"{now}peak {show_size(history.peak)}, budget {show_size(last.budget)}",
+            f"{current_rss}peak {show_size(history.peak)}, budget {show_size(last.budget)}",
             "resident set size",
             lambda cell: cell.rss_high,
             low=lambda cell: cell.rss_low,
@@ -88,7 +89,7 @@ def panels_of(history: History) -> list[Panel]:
         Panel(
             "throughput",
             "throughput",
-            f"mean {show_size(done / worked)}/s" if worked else "",
+            f"mean {show_size(done / seconds)}/s" if seconds else "",
             "output committed",
             lambda cell: cell.rate,
             unit="/s",
@@ -103,8 +104,8 @@ def panels_of(history: History) -> list[Panel]:
 def clipped_top(values: Iterable[float]) -> float:
     """Return the end of an axis on which a few outliers do not flatten all other values.
 
-    The axis ends above the largest value, unless that is more than `OUTLIER` times the 90th
-    percentile of the positive values. Then it ends above that percentile.
+    The axis ends above the largest value. If the largest value is more than `OUTLIER` times the
+    90th percentile of the positive values, the axis ends above that percentile.
     """
     ranked = sorted(value for value in values if value > 0)
     if not ranked:
@@ -114,9 +115,9 @@ def clipped_top(values: Iterable[float]) -> float:
 
 
 def nice_ceiling(value: float) -> float:
-    """Return the least number that is easily read and not below a value.
+    """Return the least round number that is not below a value; 1 for zero and below.
 
-    Such numbers are 1, 1.5, 2, 2.5, 3, 4, 5, 6 and 8, times a power of ten.
+    Round numbers are 1, 1.5, 2, 2.5, 3, 4, 5, 6 and 8, times a power of ten.
     """
     if value <= 0:
         return 1.0

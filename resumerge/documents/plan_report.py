@@ -1,4 +1,4 @@
-"""``resumerge plan``: the report on a merge before it is done."""
+"""``resumerge plan``: the report on a merge that has not begun."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ def describe_plan(
     """Return the document of ``plan --json``; problems are listed in it, not raised.
 
     Args:
-        config: the recipe.
-        out: the output, which is checked as ``run`` checks it; if it has a run already, the run's
-            recipe is compared. None to check only the disk of the working folder.
-        options: the options; a mirror's address is checked, but no request is sent to it.
+        config: the path of the recipe.
+        out: the output, which is checked as ``run`` checks it. If it has a run already, `config` is
+            compared with the run's recipe. None to check only the disk of the working folder.
+        options: the options. The address of a mirror is checked without a request to the mirror.
         progress: the style in which a run would show its progress.
-        reporter: is told if a server is slow.
+        reporter: receives a note if a server is slow.
         every_tensor: whether the accounts list every tensor.
     """
     host = describe_host()
@@ -91,27 +91,29 @@ def _described(
         return _nothing(budget, None, unusable)
     problems = _mirror_problems(context, out)
     try:
-        earlier = context.runs.of_output(out.path) if out is not None else []
+        earlier_runs = context.runs.of_output(out.path) if out is not None else []
         recipe = read_recipe(config)
         plan, estimate = pinned_plan(context, recipe, out)
     except InputError as error:
         return _nothing(budget, out, error.problems)
     except Resumable as error:
-        what, *more = str(error).split("\n")
-        return _nothing(budget, out, [Problem(what, where=str(config), fix=" ".join(more))])
+        message, *advice = str(error).split("\n")
+        return _nothing(budget, out, [Problem(message, where=str(config), fix=" ".join(advice))])
     if are_cached(plan):
         try:
             plan = check_companions(context, plan, out.model if out is not None else "model")
         except InputError as error:
             problems += error.problems
-    needed = _still_needed(context, plan, estimate, out)
-    if out is not None and not earlier:
+    bytes_needed = _still_needed(context, plan, estimate, out)
+    if out is not None and not earlier_runs:
         problems += (p for p in new_run_problems(context, plan, estimate, out) if p not in problems)
     else:
         with suppress(OSError, sqlite3.Error):  # `run` repairs or refuses a damaged ledger
-            problems += (p for run in earlier[-1:] for p in recipe_problems(context, run, recipe))
-        problems += _space_problems(context, plan, estimate, _folder(out), needed)
-    threads, notes, unfit = _threads(estimate, options, budget)
+            problems += (
+                p for run in earlier_runs[-1:] for p in recipe_problems(context, run, recipe)
+            )
+        problems += _space_problems(context, plan, estimate, _folder(out), bytes_needed)
+    threads, notes, thread_problems = _threads(estimate, options, budget)
     folder = existing_folder(_folder(out))
     speed = measure_speed(largest_file(plan, estimate), folder, computes=estimate.time.computes)
     predicted = estimate.on_machine(threads, speed)
@@ -120,20 +122,22 @@ def _described(
         "linked": _linked(context, plan, out),
         "memory": {"predicted_peak_rss": predicted.need.peak_rss, "budget": budget},
         "disk": {
-            "needed": disk_needed(plan, estimate, _folder(out), needed, evict=bool(options.evict)),
+            "needed": disk_needed(
+                plan, estimate, _folder(out), bytes_needed, evict=bool(options.evict)
+            ),
             "free": free_bytes(_folder(out)),
         },
         "time": {"estimate_s": predicted.seconds, "basis": predicted.basis},
         "accounts": _accounts(plan, every_tensor=every_tensor),
         "threads": threads,
         "notes": [*plan.notes, *estimate.notes, *notes, *too_many_threads(options.threads)],
-        "problems": [asdict(problem) for problem in (*problems, *unfit)],
+        "problems": [asdict(problem) for problem in (*problems, *thread_problems)],
         "speed": {"read_bytes_per_s": speed.read, "write_bytes_per_s": speed.write},
     }
 
 
 def _linked(context: RunContext, plan: Plan, out: OutputPath | None) -> dict[str, int]:
-    """Return the shards that take no space, because they will be hard links to a model's files."""
+    """Return the count and bytes of shards that will be hard links to a model's files."""
     files = context.shard_files(plan, _folder(out))
     linked = [shard.nbytes for shard in plan.shards if files.will_link(shard)]
     return {"shards": len(linked), "bytes": sum(linked)}
@@ -175,7 +179,7 @@ def _contents(plan: Plan, estimate: Estimate) -> dict[str, Any]:
 def _threads(
     estimate: Estimate, options: Options, budget: int
 ) -> tuple[int, list[str], list[Problem]]:
-    """Return the threads that fit into the budget, notes on the device, and problems of both."""
+    """Return the threads that fit into the budget, notes on the device, and problems with both."""
     notes: list[str] = []
     problems: list[Problem] = []
     try:
@@ -195,7 +199,7 @@ def _threads(
 def _space_problems(
     context: RunContext, plan: Plan, estimate: Estimate, target: Path, needed: int
 ) -> Iterator[Problem]:
-    """Yield the problems of disks and steps, for a run that exists or if no output is named."""
+    """Yield the problems of disks and steps, for an existing run or without an output."""
     options = context.options
     yield from check_disk(
         target, needed, then_delete=context.frees_shards, cluster=options.ray is not None
@@ -209,7 +213,7 @@ def _space_problems(
 def _still_needed(
     context: RunContext, plan: Plan, estimate: Estimate, out: OutputPath | None
 ) -> int:
-    """Return the bytes that must be free for the output, without those its shards have already."""
+    """Return the free bytes that the output needs, without the allocated bytes of its shards."""
     if out is None or context.frees_shards:
         return estimate.disk
     files = context.shard_files(plan, out.folder)
@@ -218,7 +222,10 @@ def _still_needed(
 
 
 def _mirror_problems(context: RunContext, out: OutputPath | None) -> list[Problem]:
-    """Return the problems with the mirror's address; an invalid one is then left out of options."""
+    """Return the problems with the mirror's address.
+
+    An invalid address is removed from the context's options.
+    """
     if context.options.mirror is None:
         return []
     try:
@@ -264,7 +271,7 @@ def _source(plan: Plan, estimate: Estimate, number: int) -> dict[str, Any]:
 
 
 def _stage(plan: Plan, model: Source) -> dict[str, Any]:
-    """Return the method and models of a stage, or of a stage with an adapter."""
+    """Return the method and models of a stage, or of a stage that an adapter changes."""
     recipe = next((s.recipe for s in plan.stages if s.recipe.name == model.ref.text), None)
     models = recipe.models if recipe is not None else model.ref.parts
     return {

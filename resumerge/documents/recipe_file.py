@@ -1,4 +1,4 @@
-"""Temporary files of recipes that are no file of the user: given in Python, or by a command."""
+"""Temporary files for recipes that come from Python or from a command, not from a user's file."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ class RecipeFile:
     """A file with a recipe.
 
     Args:
-        path: the file.
-        placed: a function that returns a problem of the file with the place that its user knows.
+        path: the path of the file.
+        placed: a function that replaces the place of a problem, in the file, by the place that the
+            user knows.
     """
 
     path: Path
@@ -35,12 +36,12 @@ class RecipeFile:
 def recipe_in_python(
     recipe: Mapping[str, Any] | Sequence[Mapping[str, Any]],
 ) -> Iterator[RecipeFile]:
-    """Yield a file with a recipe of mappings; it exists only inside the context.
+    """Yield a temporary file with a recipe that is given as mappings.
 
-    A problem is placed at ``recipe["models"][0]``; in a list, at ``recipe[1]["models"][0]``.
+    The place of a problem is ``recipe["models"][0]``; in a list, ``recipe[1]["models"][0]``.
 
     Raises:
-        InputError: a value has no form in YAML; or the work with the file raised it.
+        InputError: a value cannot be written as YAML, or the body of the context raised it.
     """
     documents = [recipe] if isinstance(recipe, Mapping) else recipe
     texts = [as_yaml(document) for document in documents]
@@ -58,10 +59,14 @@ def recipe_in_python(
 
 @contextmanager
 def recipe_of_command(recipe: Mapping[str, Any], model: str) -> Iterator[RecipeFile]:
-    """Yield a file with a recipe that a command made; problems in it name `model` as their place.
+    """Yield a temporary file with a recipe that a command made.
+
+    Args:
+        recipe: the content of the recipe.
+        model: the place that problems of the recipe name.
 
     Raises:
-        InputError: the work with the file raised it.
+        InputError: the body of the context raised it.
     """
 
     def placed(problem: Problem) -> Problem:
@@ -73,14 +78,14 @@ def recipe_of_command(recipe: Mapping[str, Any], model: str) -> Iterator[RecipeF
 
 @contextmanager
 def recipe_of_text(text: str, name: str) -> Iterator[RecipeFile]:
-    """Yield a file with a recipe's text; it exists only inside the context.
+    """Yield a temporary file with a recipe's text.
 
     Args:
         text: the YAML text.
-        name: the place that problems in it name; they keep their lines.
+        name: the place that problems of the recipe name, with the line in the text.
 
     Raises:
-        InputError: the work with the file raised it.
+        InputError: the body of the context raised it.
     """
     with _written(text, lambda problem: replace(problem, where=name)) as file:
         yield file
@@ -92,7 +97,7 @@ def _written(text: str, placed: Callable[[Problem], Problem]) -> Iterator[Recipe
         path = folder / "recipe.yaml"
         path.write_text(text, encoding="utf-8")
 
-        # Advice to start over names the file, which will be gone.
+        # Advice to start over names the temporary file, which does not exist after the context.
         command = re.compile(f"`[^`]*{re.escape(str(path))}[^`]*`")
 
         def of_the_file(problem: Problem) -> Problem:

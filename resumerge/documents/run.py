@@ -27,11 +27,14 @@ from resumerge.output_path import OutputPath
 
 
 def describe_run(folder: Path, *, every_tensor: bool = False) -> dict[str, Any]:
-    """Return the document of the run in a folder; from the snapshot if the ledger is unreadable.
+    """Return the document of the run in a folder.
+
+    If the ledger is unreadable, the snapshot is read. If that is unreadable too, the run counts as
+    failed, and its only event is the damage of the ledger.
 
     Args:
-        folder: the folder.
-        every_tensor: whether its accounts list every tensor.
+        folder: the run's folder in the state folder.
+        every_tensor: whether the accounts list every tensor.
     """
     why = ""
     for name in (LEDGER_FILE, SNAPSHOT_FILE):
@@ -50,7 +53,7 @@ def describe_run(folder: Path, *, every_tensor: bool = False) -> dict[str, Any]:
 
 
 def empty_run(name: str, state: str) -> dict[str, Any]:
-    """Return the document of a run of which only name and state are known."""
+    """Return the document of a run that has no data but its name and state."""
     return {
         "id": name,
         "state": state,
@@ -83,9 +86,9 @@ def describe_from_ledger(
 
     Args:
         ledger: the run's ledger, open.
-        folder: the run's folder; its lock tells whether a process works on the run.
-        alive: whether a process works on the run, if the lock of this machine does not tell it.
-        every_tensor: whether its accounts list every tensor.
+        folder: the run's folder, with its lock.
+        alive: whether a process works on the run; None to find out by the lock in `folder`.
+        every_tensor: whether the accounts list every tensor.
 
     Raises:
         sqlite3.DatabaseError: the ledger is damaged.
@@ -94,12 +97,12 @@ def describe_from_ledger(
     totals, url = ledger.totals(), run.get("mirror")
     attempts = ledger.attempts.all()
     last = attempts[-1] if attempts else {}
-    now = _last_sample(ledger, last.get("n"))
+    sample = _last_sample(ledger, last.get("n"))
     alive = lock_holder(folder) is not None if alive is None else alive
     rate = _rate(last)
     uncommitted = totals.nbytes - totals.nbytes_committed
     events = ledger.events.all()
-    peaks = task_peaks(events)  # on a cluster tasks merged; the attempt's process only journaled
+    peaks = task_peaks(events)  # on a cluster, tasks use the memory; the attempt's process journals
     changes = changes_of(ledger)
     adapter = describe_adapter(run, changes)
     attempts = [{**a, "peak_rss": peaks.get(a["n"]) or a["peak_rss"]} for a in attempts]
@@ -119,9 +122,9 @@ def describe_from_ledger(
             "copied": totals.shards_copied,
         },
         "memory": {
-            "budget": now.get("budget") or last.get("budget"),
+            "budget": sample.get("budget") or last.get("budget"),
             "peak_rss": max((a["peak_rss"] or 0 for a in attempts), default=0),
-            "batch_bytes": now.get("batch_bytes") or last.get("batch_bytes"),
+            "batch_bytes": sample.get("batch_bytes") or last.get("batch_bytes"),
         },
         "rate_bytes_per_s": rate,
         "eta_s": round(uncommitted / rate, 1) if rate and alive else None,
@@ -147,7 +150,7 @@ def _accounts(ledger: Ledger, *, every_tensor: bool) -> dict[str, Any]:
 
 
 def _is_deleted(ledger: Ledger, run: Row) -> bool:
-    """Return whether a run is done, and no file that it wrote is there or in a mirror."""
+    """Return whether a run is done, and its files exist neither in the output nor in a mirror."""
     if run.get("state") != "done" or not run.get("output") or ledger.mirrored.checksums():
         return False
     folder = OutputPath(Path(run["output"])).folder
@@ -158,8 +161,8 @@ def describe_attempts(rows: Sequence[Row], *, alive: bool = False) -> list[dict[
     """Return the attempts of a run.
 
     Args:
-        rows: rows of the ledger's table.
-        alive: whether a process works on the last one.
+        rows: rows of the ledger's table ``attempts``.
+        alive: whether a process works on the last attempt.
     """
     return [
         {
@@ -192,7 +195,7 @@ def _state(state: str | None, alive: bool, attempted: bool) -> str:
 
 
 def _rate(attempt: dict[str, Any]) -> float | None:
-    """Return the output bytes a second over the attempt so far."""
+    """Return the mean output bytes per second of an attempt; None if it has committed nothing."""
     if not attempt or not attempt["bytes_committed"]:
         return None
     started = datetime.fromisoformat(attempt["started"])
@@ -202,20 +205,20 @@ def _rate(attempt: dict[str, Any]) -> float | None:
 
 
 def _mirror(ledger: Ledger, url: str | None, done: bool) -> dict[str, Any] | None:
-    """Return the state and content of the mirror; None for a run without one."""
+    """Return the state and content of the run's mirror; None for a run without a mirror."""
     if not url:
         return None
     mirrored = set(ledger.mirrored.checksums())
     sizes = [shard["nbytes"] for shard in ledger.shards.all() if shard["name"] in mirrored]
-    last = (
+    last_event = (
         None if done else ledger.events.last(EventKind.MIRROR_FAILING, EventKind.MIRROR_RECOVERED)
     )
-    failing = last is not None and last["kind"] == EventKind.MIRROR_FAILING
+    failing = last_event is not None and last_event["kind"] == EventKind.MIRROR_FAILING
     return {
         "url": url,
         "shards": len(sizes),
         "bytes": sum(sizes),
-        "failing": last["data"].get("reason") if last is not None and failing else None,
+        "failing": last_event["data"].get("reason") if last_event is not None and failing else None,
         "here": True,
         "held_by": None,
     }

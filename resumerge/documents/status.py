@@ -1,4 +1,4 @@
-"""The document of ``resumerge status --json``: one run, all of a state folder, or a mirror's."""
+"""The document of ``resumerge status --json``: one run, all runs, or the run in a mirror."""
 
 from __future__ import annotations
 
@@ -22,30 +22,33 @@ if TYPE_CHECKING:
     from resumerge.mirror.manifest import Manifest
 
 CLOCK_ERROR_TO_TELL = 600.0
-"""Seconds that the clock of another machine may be wrong, for display. Taking a lease away allows
-for more (`resumerge.mirror.lease`)."""
+"""The assumed error of another machine's clock in seconds, for display only.
+
+The takeover of a lease assumes a larger error (`resumerge.mirror.lease`).
+"""
 
 
 def status_json(
     store: RunStore, wanted: str | None, *, every_tensor: bool = False
 ) -> dict[str, Any]:
-    """Return the runs and searches of a state folder, newest first, or only the named one.
+    """Return the runs and searches of a state folder, newest first, or a single run or search.
 
-    Only the document of a named search has all its trials.
+    All trials of a search are listed only if the search is `wanted`.
 
     Args:
         store: the folder of all runs.
-        wanted: the id or output of a run or a search, or a mirror; None for all of them.
+        wanted: the id or output of a run or a search, or the address of a mirror; None for all
+            runs and searches.
         every_tensor: whether the accounts list every tensor.
 
     Raises:
-        InputError: there is no such run or search; or Optuna, which a search needs, is missing.
+        InputError: there is no such run or search, or Optuna is missing and `wanted` is a search.
         Resumable: `wanted` is a mirror or a study that cannot be read now.
     """
-    described = partial(describe_run, every_tensor=every_tensor)
+    describe = partial(describe_run, every_tensor=every_tensor)
     if wanted is None:
         return {
-            "runs": [described(folder) for folder in reversed(store.runs())],
+            "runs": [describe(folder) for folder in reversed(store.runs())],
             "searches": [*reversed(list_searches(store))],
         }
     if (search := find_search(store, wanted)) is not None:
@@ -57,14 +60,14 @@ def status_json(
 
     if is_mirror_url(wanted):
         if runs_here := store.of_address(normalise(wanted)):
-            return {"runs": [described(runs_here[-1])], "searches": []}
+            return {"runs": [describe(runs_here[-1])], "searches": []}
         run = status_of_mirror(wanted, every_tensor=every_tensor)
         return {"runs": [run], "searches": []}
-    return {"runs": [described(store.find(wanted))], "searches": []}
+    return {"runs": [describe(store.find(wanted))], "searches": []}
 
 
 def status_of_mirror(url: str, *, every_tensor: bool = False) -> dict[str, Any]:
-    """Return one of the runs of ``resumerge status --json``, read from a mirror.
+    """Return the document of the run in a mirror, an entry of ``runs`` in ``status --json``.
 
     Args:
         url: the mirror's address.
@@ -101,11 +104,14 @@ def status_of_mirror(url: str, *, every_tensor: bool = False) -> dict[str, Any]:
 
 
 _folders: dict[str, Path] = {}
-"""The folder of each mirror's ledger, by address. Plots read the ledger when they are drawn."""
+"""The temporary folder of each mirror's ledger, by the mirror's address.
+
+The folders exist until the process ends, since plots read the ledger when they are drawn.
+"""
 
 
 def _folder(url: str) -> Path:
-    """Return a new folder for the ledger of a mirror, and delete the earlier one of that mirror."""
+    """Return a new temporary folder for a mirror's ledger, and delete the mirror's previous one."""
     if url in _folders:
         shutil.rmtree(_folders[url], ignore_errors=True)
     folder = _folders[url] = Path(tempfile.mkdtemp(prefix="resumerge-"))
@@ -141,7 +147,7 @@ def _finished(url: str, manifest: Manifest) -> dict[str, Any]:
 
 
 def _is_alive(lease: LeaseRecord) -> bool:
-    """Return whether a machine holds a lease; its clock may be behind or ahead."""
+    """Return whether a machine holds a lease, with an allowance for a wrong clock."""
     age = lease.age(datetime.now(UTC))
     return (
         not lease.released and age is not None and not lease.is_dead(abs(age), CLOCK_ERROR_TO_TELL)

@@ -11,12 +11,12 @@ Value = Callable[[Cell], float | None]
 """A function that returns a quantity of a cell; None if it was not measured."""
 
 COLUMNS_FOR_WIDE_GAPS = 12
-"""Columns per attempt from which the gaps between attempts are wide."""
+"""The least columns per attempt at which the gaps between attempts are wide."""
 
 
 @dataclass(frozen=True)
 class Span:
-    """The columns of one attempt. The gap between two spans stands for a pause of any length."""
+    """The columns of one attempt. The width of the gap before the next span has no meaning."""
 
     lifetime: Lifetime
     start: int
@@ -29,10 +29,10 @@ class Span:
 
 @dataclass(frozen=True)
 class Timeline:
-    """The attempts side by side, each with a width in proportion to its time; pauses have none.
+    """The attempts side by side. The width of an attempt is proportional to its time.
 
     Args:
-        left_out: number of attempts at the beginning that did not fit.
+        left_out: number of attempts at the beginning that do not fit.
     """
 
     columns: int
@@ -40,17 +40,17 @@ class Timeline:
     left_out: int
 
     def values(self, value: Value) -> list[float]:
-        """Return the values of all cells that have one."""
+        """Return the values of all cells, without None."""
         of_cells = (value(cell) for span in self.spans for cell in span.cells)
         return [v for v in of_cells if v is not None]
 
     def largest(self, value: Value) -> float:
-        """Return the largest value of all cells; 0 if no cell has one."""
+        """Return the largest value of all cells; 0 if no cell has a value."""
         return max(self.values(value), default=0.0)
 
 
 def lay_out(history: History, columns: int) -> Timeline:
-    """Divide the columns of a plot among the attempts; the oldest are left out for lack of room."""
+    """Divide the columns of a plot among the attempts. If not all fit, the oldest are left out."""
     lifetimes = history.lifetimes[-max(1, (columns + 1) // 2) :]
     if not lifetimes:
         return Timeline(columns, (), 0)
@@ -67,14 +67,14 @@ def lay_out(history: History, columns: int) -> Timeline:
 
 
 def _shares(weights: Sequence[float], whole: int) -> list[int]:
-    """Return whole numbers in proportion to the weights; their sum is `whole`."""
+    """Return integers that are proportional to the weights and add up to `whole`."""
     total = sum(weights)
     if not total:
         weights, total = [1.0] * len(weights), float(len(weights))
-    shares, seen, assigned = [], 0.0, 0
+    shares, cumulative, assigned = [], 0.0, 0
     for weight in weights:
-        seen += weight
-        upto = round(whole * seen / total)
+        cumulative += weight
+        upto = round(whole * cumulative / total)
         shares.append(upto - assigned)
         assigned = upto
     return shares

@@ -39,10 +39,11 @@ class Timing:
 
 
 def by_layer(units: Iterable[Mapping[str, Any]]) -> list[Timing]:
-    """Return one group for each layer, and for each tensor outside, in the order of the model.
+    """Return one group for each layer, and for each tensor outside of layers, in model order.
 
     Args:
-        units: rows of the ledger's table: name, nbytes, blocks, committed_blocks, seconds.
+        units: rows of the ledger's table ``units``; name, nbytes, blocks, committed_blocks and
+            seconds are read.
     """
     groups: dict[LayerKey, Timing] = {}
     for unit in units:
@@ -53,7 +54,7 @@ def by_layer(units: Iterable[Mapping[str, Any]]) -> list[Timing]:
 
 
 def by_kind(units: Iterable[Mapping[str, Any]]) -> list[Timing]:
-    """Return one group for the same tensor in all layers and experts, longest time first."""
+    """Return one group for each kind of tensor, over all layers and experts, longest time first."""
     groups: dict[str, Timing] = {}
     for unit in units:
         name = kind_of(unit["name"])
@@ -68,7 +69,7 @@ def _timing(unit: Mapping[str, Any]) -> Timing:
 
 
 def _at_most(timings: list[Timing], most: int, what: str) -> list[Timing]:
-    """Return the first groups, and one group for all others."""
+    """Return at most `most` groups: the first ones, then one with the sums of the others."""
     if len(timings) <= most:
         return timings
     others = Timing(f"{len(timings) - most + 1} more {what}")

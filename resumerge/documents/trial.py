@@ -1,4 +1,4 @@
-"""``resumerge try``: a finished model generates text, and its prediction of a text is measured."""
+"""``resumerge try``: text that a finished model generates, and how well it predicts a text."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ from resumerge.sizes import show_size
 from resumerge.tokenizers.origin import is_tokenizer
 
 TOKENS = 20
-"""The number of tokens to generate, if none is given."""
+"""The default number of tokens to generate."""
 
 CHARACTERS = 8000
-"""The number of characters at the beginning of a text that are predicted, which takes a model of
-7 B parameters minutes on two cores."""
+"""The number of characters that are predicted, from the beginning of a text.
+
+For a model of 7 B parameters this takes minutes on two cores.
+"""
 
 WINDOW = 512
-"""The most tokens that are predicted together; a window does not see the tokens before it."""
+"""The most tokens of a window. The prediction in a window does not use earlier tokens."""
 
 LIBRARIES = ("torch", "transformers")
 EXTRA = "pip install 'resumerge[mixtures]'"
@@ -37,12 +39,13 @@ Report = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Fit:
-    """How well a model predicts a text.
+    """The quality of a model's prediction of a text.
 
     Args:
         model: the model, as the recipe names it; for the merged model, its output.
-        perplexity: ``exp`` of the mean loss of a token; None if that is not finite.
-        bits_per_byte: the loss per byte of the text in bits, comparable between tokenizers.
+        perplexity: ``exp`` of the mean loss of a token in nats; None if it is not finite.
+        bits_per_byte: the loss per byte of the text in bits, comparable between tokenizers; None
+            if the loss is not finite.
         tokens: the number of tokens that were predicted.
     """
 
@@ -59,12 +62,12 @@ class Trial:
     Args:
         output: the model's folder.
         prompt: the text that the model continued.
-        text: the text that it generated.
+        text: the text that the model generated.
         tokens: the number of tokens of `text`.
         finite: whether all logits were finite.
-        missing: names of tensors that transformers did not find, and replaced by random ones.
-        fits: the fits of the merged model and of each of its sources; empty without a text.
-        characters: the number of characters that were predicted, from the file's beginning.
+        missing: names of tensors that transformers did not find and initialised at random.
+        fits: the fits of the merged model and of each of its sources; empty without a text file.
+        characters: the number of characters that were predicted, from the beginning of the file.
         notes: messages for the user.
     """
 
@@ -90,7 +93,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class _Source:
-    """A model to compare with: its name in the recipe, and where transformers finds it."""
+    """A source of the merged model: its name in the recipe, and its folder or repo."""
 
     name: str
     place: str
@@ -107,57 +110,60 @@ def try_model(
 ) -> Trial:
     """Load a finished model on the CPU, continue a prompt, and measure how well it predicts a text.
 
-    The most likely token is taken each time. One model is in memory at a time. Nothing is written,
-    and nothing is downloaded: sources that are not on this machine are noted.
+    Decoding is greedy. Only one model is in memory at a time. Nothing is written or downloaded; the
+    result has a note for each source that is not on this machine.
 
     Args:
         out: the model's folder.
         prompt: the text to continue.
         runs: the folder of all runs, one of which has the model's sources.
-        text: a file whose first `CHARACTERS` characters are predicted, by the sources as well.
-        tokens: the most tokens to generate.
+        text: a file. The model and its sources predict its first `CHARACTERS` characters.
+        tokens: the largest number of tokens to generate.
         report: called with a description of the next step.
 
     Raises:
-        InputError: transformers is not installed; there is no finished model, or transformers
-            cannot load or compute it; or the text cannot be read.
-        Resumable: there is too little memory now.
+        InputError: transformers is not installed, or cannot load or compute the model; the model
+            does not exist or is not finished; or the text cannot be read.
+        Resumable: the model does not fit into the memory that is free now.
     """
     _check_libraries()
     run = _finished_run(out, runs)
-    predicted = None if text is None else _beginning(text)
+    text_to_predict = None if text is None else _beginning(text)
     notes: list[str] = []
     report(f"loading {out}")
     with _refusing(out):
-        loaded = _Loaded(str(out.absolute()))
+        merged = _Loaded(str(out.absolute()))
         report("generating")
-        generated, count, finite = loaded.generate(prompt, tokens)
+        generated, token_count, finite = merged.generate(prompt, tokens)
     fits = []
-    if predicted is not None:
+    if text_to_predict is not None:
         report(f"{out} reads the text")
         with _refusing(out):
-            fits = [loaded.fit(str(out), predicted)]
-    missing = loaded.missing
-    del loaded
-    if predicted is not None:
-        others, why_not = _fits_of_sources(_sources(run, out, notes), predicted, report)
-        fits += others
-        notes += why_not
+            fits = [merged.fit(str(out), text_to_predict)]
+    missing = merged.missing
+    del merged
+    if text_to_predict is not None:
+        source_fits, source_notes = _fits_of_sources(
+            _sources(run, out, notes), text_to_predict, report
+        )
+        fits += source_fits
+        notes += source_notes
         if len({fit.tokens for fit in fits}) > 1:
             notes.append("Tokenizers differ: compare the bits for each byte, not the perplexities")
-    characters = len(predicted or "")
-    return Trial(str(out), prompt, generated, count, finite, missing, fits, characters, notes)
+    characters = len(text_to_predict or "")
+    return Trial(str(out), prompt, generated, token_count, finite, missing, fits, characters, notes)
 
 
 class _Loaded:
     """A causal language model of transformers on the CPU, in the dtypes of its files.
 
     Args:
-        place: a folder, or a repo of which the cache has a snapshot.
-        revision: the repo's commit.
+        place: a folder, or a repo whose files are in the Hub's cache.
+        revision: the repo's commit; None for a folder.
 
     Raises:
-        Resumable: its weights do not fit into the memory that is free.
+        InputError: the folder has no tokenizer.
+        Resumable: the weights do not fit into the memory that is free.
     """
 
     def __init__(self, place: str, revision: str | None = None) -> None:
@@ -178,7 +184,7 @@ class _Loaded:
         """Continue a prompt.
 
         Returns:
-            the text, its number of tokens, and whether all logits were finite.
+            The text, its number of tokens, and whether all logits were finite.
         """
         import torch
 
@@ -200,7 +206,7 @@ class _Loaded:
         return self.tokenizer.decode(new, skip_special_tokens=True), len(new), finite
 
     def fit(self, name: str, text: str) -> Fit:
-        """Return how well the model predicts a text, window by window."""
+        """Return how well the model predicts a text, in windows of at most `WINDOW` tokens."""
         import torch
 
         tokens = torch.tensor(self._encode(text))
@@ -218,7 +224,7 @@ class _Loaded:
         return Fit(name, math.exp(mean) if mean < 700 else None, bits, count)
 
     def _encode(self, text: str) -> list[int]:
-        """Return a text's tokens, after the tokenizer's begin-of-text token, if it has one."""
+        """Return a text's tokens, with the begin-of-text token first if the tokenizer has one."""
         begin = self._begin
         return [*begin, *self.tokenizer(text, add_special_tokens=False)["input_ids"]]
 
@@ -231,7 +237,7 @@ class _Loaded:
 def _fits_of_sources(
     sources: Sequence[_Source], text: str, report: Report
 ) -> tuple[list[Fit], list[str]]:
-    """Return how well each source predicts a text, and a note for each that cannot be opened."""
+    """Return the fit of each source, and a note for each source that cannot be opened."""
     fits, notes = [], []
     for source in sources:
         report(f"{source.name} reads the text")
@@ -239,13 +245,13 @@ def _fits_of_sources(
             with _refusing(source.name):
                 fits.append(_Loaded(source.place, source.revision).fit(source.name, text))
         except ResumergeError as error:
-            why = error.problems[0].found if hasattr(error, "problems") else str(error)
-            notes.append(f"{source.name} is not compared: {why}")
+            reason = error.problems[0].found if hasattr(error, "problems") else str(error)
+            notes.append(f"{source.name} is not compared: {reason}")
     return fits, notes
 
 
 def _sources(run: Path | None, out: Path, notes: list[str]) -> list[_Source]:
-    """Return the models of a run that transformers may open; add a note for each other model."""
+    """Return the models of a run that transformers can open. Add a note for each other model."""
     if run is None:
         notes.append(f"The sources are not known: the state folder has no ledger of {out}")
         return []
@@ -263,8 +269,8 @@ def _sources(run: Path | None, out: Path, notes: list[str]) -> list[_Source]:
             sources.append(_Source(row["model"], name, row["revision"]))
         else:
             lora = row["kind"] == "lora"
-            how = "compared without its adapter" if lora else "not compared: it is in a bucket"
-            notes.append(f"{row['model']} is {how}")
+            outcome = "compared without its adapter" if lora else "not compared: it is in a bucket"
+            notes.append(f"{row['model']} is {outcome}")
     return sources
 
 
@@ -283,12 +289,12 @@ def _finished_run(out: Path, runs: RunStore) -> Path | None:
     """Return the folder of the run that made a model; None if this machine has no such run.
 
     Raises:
-        InputError: there is no model for transformers, or it is not finished.
+        InputError: `out` is not a model for transformers, or the model is not finished.
     """
-    made_by = runs.of_output(out)
-    if made_by and (state := read_run(made_by[-1] / LEDGER_FILE, "state")) != "done":
-        mend = f"`resumerge resume {made_by[-1].name}`"
-        raise refuse("The model is not finished", where=out, found=f"its run is {state}", fix=mend)
+    runs_of_model = runs.of_output(out)
+    if runs_of_model and (state := read_run(runs_of_model[-1] / LEDGER_FILE, "state")) != "done":
+        fix = f"`resumerge resume {runs_of_model[-1].name}`"
+        raise refuse("The model is not finished", where=out, found=f"its run is {state}", fix=fix)
     if not (out / "config.json").is_file():
         raise refuse(
             "There is no model to try",
@@ -296,14 +302,14 @@ def _finished_run(out: Path, runs: RunStore) -> Path | None:
             expected="the folder of a finished model, with a config.json",
             found="a file" if out.is_file() else "no config.json" if out.is_dir() else "no folder",
         )
-    return made_by[-1] if made_by else None
+    return runs_of_model[-1] if runs_of_model else None
 
 
 def _beginning(text: Path) -> str:
-    """Return the first characters of a file.
+    """Return the first `CHARACTERS` characters of a file.
 
     Raises:
-        InputError: it cannot be read, or is empty.
+        InputError: the file cannot be read, or is empty.
     """
     try:
         with text.open(encoding="utf-8", errors="replace") as file:

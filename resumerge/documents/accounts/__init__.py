@@ -1,6 +1,7 @@
 """The accounts of runs, as data.
 
-`tensors.py` has the uses of the models' tensors, `numbers.py` the changes of their numbers.
+`tensors.py` describes the uses of the models' tensors, `numbers.py` the changes of their numbers,
+and `adapter.py` the energy that an adapter keeps.
 """
 
 from resumerge.documents.accounts.numbers import NOT_MEASURED, describe_changes

@@ -1,4 +1,4 @@
-"""The energy of a change that an adapter keeps, module by module: a part of a run's document."""
+"""The share of each module's change that an adapter keeps: a part of a run's document."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from resumerge.output_path import EXTRACTION
 def describe_adapter(
     run: Mapping[str, Any], changes: Sequence[UnitChanges]
 ) -> dict[str, dict[str, Any] | None]:
-    """Return the share of the energy of each change that an adapter has, by how it was made.
+    """Return the share of each change's energy that an adapter keeps.
 
-    The energy of a matrix is the sum of the squares of its elements. Both parts are None for a run
-    that makes no adapter.
+    The share is under ``extraction`` or ``combination``; the other key has None. Both have None for
+    a run that makes no adapter. The energy of a matrix is the sum of the squares of its elements.
 
     Args:
         run: the run's record in its ledger.
-        changes: the measurements of the modules that are done.
+        changes: the measurements of the finished modules.
     """
     method = json.loads(run.get("fingerprint_parts") or "{}").get("method", {})
     adapter: dict[str, dict[str, Any] | None] = {"extraction": None, "combination": None}
-    if "numpy" in method:  # which makes adapters, and nothing else
-        made = "extraction" if method["name"] == EXTRACTION else "combination"
-        adapter[made] = _energies(changes)
+    if "numpy" in method:  # recorded only by runs that make an adapter
+        kind = "extraction" if method["name"] == EXTRACTION else "combination"
+        adapter[kind] = _energies(changes)
     return adapter
 
 

@@ -20,7 +20,7 @@ from resumerge.engine.changes.models import (
 )
 
 NOT_MEASURED: dict[str, Any] = {"numbers": None, "changes": [], "warnings": []}
-"""The document for a plan, and for a run without measurements."""
+"""The part of the document for a plan, and for a run without measurements."""
 
 
 def describe_changes(changes: Sequence[UnitChanges], *, every: bool = False) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def describe_changes(changes: Sequence[UnitChanges], *, every: bool = False) -> 
 def _numbers(changes: Sequence[UnitChanges]) -> dict[str, Any]:
     intended, change = estimated(changes, "intended"), estimated(changes, "change")
     moved = estimated(changes, "moved")
-    of_several = [unit for unit in changes if len(unit.measurements.models) > 2]
+    multi_model_units = [unit for unit in changes if len(unit.measurements.models) > 2]
     elements = sum(unit.elements for unit in changes)
     return {
         "tensors": len(changes),
@@ -59,7 +59,8 @@ def _numbers(changes: Sequence[UnitChanges]) -> dict[str, Any]:
             "moved": ratio(moved, elements),
             "lost": ratio(estimated(changes, "lost"), moved),
             "conflicts": ratio(
-                estimated(of_several, "conflicts"), sum(unit.elements for unit in of_several)
+                estimated(multi_model_units, "conflicts"),
+                sum(unit.elements for unit in multi_model_units),
             ),
         },
         "models": [_of_model(change) for change in changes_of_models(changes)],

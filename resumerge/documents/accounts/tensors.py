@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 MOST_NAMES = 100
-"""The most names of tensors of one model that a document lists, unless all are asked for."""
+"""The most unused tensors of one model that a document lists, unless all are requested."""
 
 
 def describe_accounts(rows: Iterable[Mapping[str, Any]], *, every: bool) -> dict[str, Any]:
@@ -15,7 +15,7 @@ def describe_accounts(rows: Iterable[Mapping[str, Any]], *, every: bool) -> dict
 
     Args:
         rows: rows of the ledger's table ``accounts``, in order.
-        every: whether every tensor that is not used is listed, however many there are.
+        every: whether all unused tensors are listed, and not only the first `MOST_NAMES`.
     """
     models: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
@@ -47,12 +47,11 @@ def _model(name: str, rows: list[Mapping[str, Any]], *, every: bool) -> dict[str
 def describe_outputs(units: Iterable[Mapping[str, Any]], models: list[str]) -> list[dict[str, Any]]:
     """Return the origins of each unit of a run, from the expressions in its ledger.
 
-    A matrix inside a packed tensor of experts is listed under a name of its own, which is in no
-    file.
+    A unit that is one matrix of a packed tensor of experts has a name that is in no file.
 
     Args:
         units: rows of the ledger's table ``units``.
-        models: the models, by number.
+        models: the names of the models; expressions contain indices into this list.
     """
     outputs = []
     for unit in units:
