@@ -1,9 +1,9 @@
-"""The command line: one file a command.
+"""The command line: one file for each command.
 
-`main` has the entry point and the list of commands. Each command is `command` in the module of its
-name, a click command made of the decorators in `parsing.arguments`. A command parses, calls a
-function of the engine, and prints with `ui`; it computes nothing. Nothing imports this package but
-`__main__`.
+`main` has the entry point and the list of commands. Each command is in a module with its name. The
+module defines the click command `command`, with the decorators of `parsing.arguments`. A command
+parses arguments, calls functions of other packages, and prints with `ui`; it computes nothing
+itself. Only `__main__` imports this package.
 
 To add a command, write its module and add it to `main.COMMANDS`.
 """

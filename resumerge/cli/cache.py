@@ -59,7 +59,7 @@ def _show(work: Callable[..., Any], target: str, options: Options, as_json: bool
 
 
 def _report(report: CacheReport) -> RenderableType:
-    """Return every file that was checked, and its state."""
+    """Return a line for each checked file with its state, and the notes."""
     rows = [_row(file) for file in report.files]
     if not rows:
         rows = [Prose("Nothing to check: no model is from the Hub or from a bucket.")]

@@ -76,7 +76,7 @@ def command(
 
 
 def _show(runs: Sequence[OldRun]) -> RenderableType:
-    """Return a paragraph for each run: its state, and the files that are removed."""
+    """Return a paragraph for each run, with its state and the files to remove."""
     if not runs:
         return Prose("There are no runs to remove.")
     return Group(*(Prose(_described(run), run.id, "bold") for run in runs))
@@ -94,7 +94,7 @@ def _described(run: OldRun) -> str:
 
 
 def _question(runs: Sequence[OldRun]) -> str:
-    """Return the question that the user answers before they are removed."""
+    """Return the question for confirmation, with the number of runs and their bytes."""
     unfinished = sum(run.unfinished_bytes for run in runs)
     more = f", and {show_size(unfinished)} of unfinished models" if unfinished else ""
     ledgers = show_size(sum(run.ledger_bytes for run in runs))

@@ -29,10 +29,10 @@ from resumerge.ui.terminal.status import show_run
 from resumerge.ui.terminal.terminal import out as stdout
 
 LAYERS, HIDDEN, INNER, VOCABULARY = 6, 1024, 2816, 16000
-"""A Llama of 95 M parameters: large enough to be killed halfway, and made in a second."""
+"""The shape of a Llama of 95 M parameters: made in a second, and large enough to kill halfway."""
 
 KILL_AT = 0.4
-"""Part of the output that is committed before the kill."""
+"""The share of the output that is committed before the kill."""
 
 RECIPE = """\
 # TIES-merging of two fine-tunes of one base.
@@ -54,7 +54,7 @@ def command() -> None:
 
 
 def run_demo(console: Console) -> int:
-    """Merge, kill, show the status, resume, verify, compare; return the exit code."""
+    """Run the six steps of the demonstration in a temporary folder, and return the exit code."""
     folder = Path(tempfile.mkdtemp(prefix="resumerge-demo-"))
     try:
         return _demonstrate(console, folder)
@@ -103,12 +103,12 @@ def _demonstrate(console: Console, folder: Path) -> int:
             f"\n[green]All {files} files are identical.[/green]", markup=True, highlight=False
         )
         return 0
-    what = (
+    verdict = (
         "The merge had finished before it was killed. Run the demo again."
         if same
         else "The files differ. This is a bug in resumerge: please report it."
     )
-    console.print(f"\n[red]{what}[/red]", markup=True, highlight=False)
+    console.print(f"\n[red]{verdict}[/red]", markup=True, highlight=False)
     return 1
 
 
@@ -147,7 +147,7 @@ def make_model(folder: Path, seed: int) -> int:
 
 
 def _write_weights(path: Path, shapes: Mapping[str, tuple[int, ...]], seed: int) -> int:
-    """Write tensors in bfloat16, one after the other; return the size of the file in bytes."""
+    """Write random tensors in bfloat16 to a file, and return its size in bytes."""
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     end = 0
     for name, shape in shapes.items():
@@ -155,14 +155,14 @@ def _write_weights(path: Path, shapes: Mapping[str, tuple[int, ...]], seed: int)
         header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [start, end]}
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    base, change = np.random.default_rng(0), np.random.default_rng(seed)
+    base_rng, change_rng = np.random.default_rng(0), np.random.default_rng(seed)
     with path.open("wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for shape in shapes.values():
             count = math.prod(shape)
-            values = base.standard_normal(count, np.float32) * np.float32(0.02)
+            values = base_rng.standard_normal(count, np.float32) * np.float32(0.02)
             if seed:
-                values += change.standard_normal(count, np.float32) * np.float32(0.002)
+                values += change_rng.standard_normal(count, np.float32) * np.float32(0.002)
             bits = np.empty(count, np.uint16)
             round_to(Vector(values), Vector(bits, BF16))
             file.write(bits.data)
@@ -170,7 +170,7 @@ def _write_weights(path: Path, shapes: Mapping[str, tuple[int, ...]], seed: int)
 
 
 def kill_halfway(recipe: Path, out: Path, runs: RunStore) -> float:
-    """Start a merge and kill it once 40 % is committed; return the share that was committed."""
+    """Start a merge, kill it once 40 % is committed, and return the committed share."""
     worker = subprocess.Popen(
         [
             *_command("run", str(recipe), str(out)),
@@ -213,6 +213,6 @@ def _command(*words: str) -> list[str]:
 
 
 def _resumerge(*words: str) -> None:
-    """Run a command; its messages appear in order with this process's own."""
+    """Run a command, with its messages in order after the earlier output of this process."""
     sys.stdout.flush()
     subprocess.run(_command(*words), check=True, stderr=subprocess.STDOUT)

@@ -56,10 +56,10 @@ def command(
 ) -> None:
     """Write a recipe with comments, from three questions or from options."""
     check_is_new(file)
-    named = [name for words in models for name in words.split(",") if name]
-    if not named or (kind is Kind.MERGE and not method):
-        method, named, base = _ask(kind, method, named, base)
-    write_recipe(file, new_recipe_of(kind, method, named, base, dtype))
+    model_names = [name for words in models for name in words.split(",") if name]
+    if not model_names or (kind is Kind.MERGE and not method):
+        method, model_names, base = _ask(kind, method, model_names, base)
+    write_recipe(file, new_recipe_of(kind, method, model_names, base, dtype))
     name = str(file)
     print_text(f"Wrote {printable(name)}. To check it, and to merge:", err)
     name = f"./{name}" if name.startswith("-") else name
@@ -70,7 +70,7 @@ def command(
 def _ask(
     kind: Kind, method: str | None, models: list[str], base: str | None
 ) -> tuple[str | None, list[str], str | None]:
-    """Return the method, the models and the base model, as the user answers."""
+    """Ask for the method, the models and the base model if they are missing, and return them."""
     if not sys.stdin.isatty():
         raise refuse(
             "There is no terminal to ask for the method and the models",

@@ -43,9 +43,9 @@ COMMANDS = {
     "demo": "Show a merge that is killed and resumed.",
     "cache": "Check and repair cached sources.",
 }
-"""What each command does, in the order of the help; each is `command` in the module of its name.
+"""The commands in the order of the help, each with the first sentence of its own help text.
 
-The first sentences of their own helps, so that the list imports none of them.
+The sentences are repeated here so that the list of commands needs no import of their modules.
 """
 
 INTERRUPTED = 130
@@ -78,9 +78,9 @@ def app() -> None:
 
 
 def main() -> None:
-    """Run the command that the process was started with, and exit with its code.
+    """Run the command of the process's command line, and exit with its exit code.
 
-    An expected error becomes a message on stderr and the exit code of its class.
+    A `ResumergeError` is printed on stderr, and its class decides the exit code.
     """
     occupy_closed_streams()
     escape_unknown_letters(sys.stdout)
@@ -126,7 +126,7 @@ def _exit_code(words: list[str]) -> int:
 
 
 def _message(error: click.ClickException) -> str:
-    """Return click's message for a wrong command line; for a word of recipes, where to write it."""
+    """Return click's message for a wrong command line, with advice for a word of recipes."""
     if isinstance(error, click.NoSuchOption):
         from resumerge.cli.parsing.recipe_words import place_in_recipe
 
@@ -136,9 +136,9 @@ def _message(error: click.ClickException) -> str:
 
 
 def _tell(error: ResumergeError, words: list[str]) -> int:
-    """Tell a program what went wrong, if one asks with ``--json``, and return the exit code.
+    """Print an error as JSON if ``--json`` is given, and return its exit code.
 
-    The words are searched for it: the command line may not have been parsed.
+    The words are searched for ``--json``, since the parsing of the command line may have failed.
     """
     if "--json" in words or "--progress=json" in words:
         print_json_line(sys.stdout, **error.as_json())

@@ -40,7 +40,7 @@ def _range(parameter: dict[str, Any]) -> str:
 
 def _show(method: dict[str, Any]) -> RenderableType:
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 2))
-    table.add_column(no_wrap=True)  # a name that is cut off cannot be typed
+    table.add_column(no_wrap=True)  # users copy the name from here
     table.add_column()
     for p in method["parameters"]:
         default = "required" if p["required"] else f"default {p['default']}"

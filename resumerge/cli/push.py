@@ -64,10 +64,10 @@ def command(
             pushed = push(out, repo, RunStore(options.state_dir), progress.begins, moved, commits)
     except (Interrupted, Resumable) as stopped:
         print_text(f"{stopped}. Files that were uploaded are not uploaded again.", err)
-        again = repeat_command()
+        command_to_repeat = repeat_command()
         if as_json:
-            print_json_line(sys.stdout, **stopped.as_json() | {"resume": again})
-        print_command_to_resume(again)
+            print_json_line(sys.stdout, **stopped.as_json() | {"resume": command_to_repeat})
+        print_command_to_resume(command_to_repeat)
         raise Exit(stopped.exit_code) from None
     if as_json:
         print_document(pushed.as_json())

@@ -59,15 +59,15 @@ def command(
 
 
 def _resume_search(folder: Path, options: Options, *, as_json: bool) -> None:
-    """Repeat the command of a search; options that are given now come after it, and hold."""
+    """Repeat the command of a search, with the present options after it, which override its own."""
     from resumerge.cli import search
 
-    taken = {option.name for option in declared("search")}
-    given: list[str] = []
+    accepted = {option.name for option in declared("search")}
+    option_words: list[str] = []
     for option, value in options.given("resume"):
         words = option.words(value)
-        if option.name not in taken:
+        if option.name not in accepted:
             raise click.UsageError(f"a search is resumed without {words[0]}")
-        given += words if option.name != "state_dir" else []
+        option_words += words if option.name != "state_dir" else []
     _, *command = describe_search(folder)["command"]
-    search.command.main([*command, *given, *["--json"] * as_json], standalone_mode=False)
+    search.command.main([*command, *option_words, *["--json"] * as_json], standalone_mode=False)

@@ -59,9 +59,9 @@ def command(
     else:
         from resumerge.ui.terminal.status import show_status
 
-        found = status_json(runs, run)
-        if found["runs"] or found["searches"]:
-            out.print(show_status(found), crop=False)  # a command to copy stays on one line
+        document = status_json(runs, run)
+        if document["runs"] or document["searches"]:
+            out.print(show_status(document), crop=False)  # a command to copy stays on one line
         else:
             print_text(f"No runs in {runs.folder}")
 
@@ -76,12 +76,12 @@ def _write_page(runs: RunStore, run: str | None, html: Path) -> None:
         write_page(lambda: search_page(search), html)
         print_text(str(html.absolute()))
         return
-    named = run if run is not None and is_mirror_url(run) else runs.find(run).name
-    [found] = status_json(runs, named)["runs"]
-    write_report(found, html)
-    [after] = status_json(runs, named)["runs"]
-    if after["state"] != found["state"]:  # it began or ended while the page was written
-        write_report(after, html)
+    name = run if run is not None and is_mirror_url(run) else runs.find(run).name
+    [described] = status_json(runs, name)["runs"]
+    write_report(described, html)
+    [present] = status_json(runs, name)["runs"]
+    if present["state"] != described["state"]:  # the run began or ended while the page was written
+        write_report(present, html)
     print_text(str(html.absolute()))
 
 

@@ -1,1 +1,1 @@
-"""Code of the commands that merge: `merge_command` runs a merge, `detach` in the background."""
+"""Code of the commands that merge: `merge_command` merges, `detach` moves it to the background."""

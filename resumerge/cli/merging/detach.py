@@ -1,4 +1,4 @@
-"""``--detach``: a merge that goes on when its terminal is closed."""
+"""``--detach``: a merge in the background, which continues when its terminal is closed."""
 
 from __future__ import annotations
 
@@ -18,23 +18,24 @@ from resumerge.ui.terminal.terminal import err, print_command, print_text
 from resumerge.ui.text.commands import watch_command
 
 LOG_FILE, JSON_FILE = "detached.log", "detached.jsonl"
-"""The files in the run's folder with what is printed to stderr and, with ``--json``, to stdout."""
+"""The files in the run's folder for the output to stderr and, with ``--json``, to stdout."""
 
 _POLL_SECONDS = 0.1
 
 
 def detach(runs: RunStore, *, as_json: bool) -> None:
-    """Return in a new process without a terminal, whose output goes to files in the state folder.
+    """Fork, and return only in the new process, which has no terminal and writes to log files.
 
-    The calling process ends. It exits with 0 when the new process works on a run, and prints which;
-    it exits with the new process's code and output when that ends before.
+    The calling process waits until the new process works on a run. It then prints the run's id and
+    exits with 0. If the new process ends before that, the calling process prints the log and exits
+    with the same code.
 
     Args:
-        runs: the folder of the ledgers.
-        as_json: whether to tell programs, too, on stdout.
+        runs: the state folder, where the log files are created.
+        as_json: whether the id is also printed on stdout as JSON.
 
     Raises:
-        click.exceptions.Exit: in the calling process.
+        click.exceptions.Exit: in the calling process, always.
         OSError: the state folder cannot be written.
     """
     Storage().make_folder(runs.folder)
@@ -52,8 +53,8 @@ def detach(runs: RunStore, *, as_json: bool) -> None:
 
 
 def _follow(pid: int, runs: RunStore, logs: list[Path], *, as_json: bool) -> int:
-    """Wait until a process works on a run or has ended, and return the exit code."""
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the logs get to the run without a terminal, too
+    """Wait until a process works on a run or has ended, and return this process's exit code."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a closed terminal must not prevent the moves
     while (run := _run_of(pid, runs)) is None:
         try:
             ended, status = os.waitpid(pid, os.WNOHANG)
@@ -66,7 +67,7 @@ def _follow(pid: int, runs: RunStore, logs: list[Path], *, as_json: bool) -> int
                 _print_and_remove(logs)
                 return code if code >= 0 else 128 - code
             time.sleep(_POLL_SECONDS)
-        except KeyboardInterrupt:  # the other session does not get it
+        except KeyboardInterrupt:  # Ctrl-C does not reach the new session
             os.kill(pid, signal.SIGINT)
     for log in logs:
         log.rename(run / log.name.partition("-")[2])
@@ -78,15 +79,15 @@ def _follow(pid: int, runs: RunStore, logs: list[Path], *, as_json: bool) -> int
     print_text("To see its progress:", err)
     print_command(command)
     if as_json:
-        told = {"run": run.name, "pid": pid, "log": str(log), "watch": command}
-        print_json_line(sys.stdout, "detached", **told)
+        facts = {"run": run.name, "pid": pid, "log": str(log), "watch": command}
+        print_json_line(sys.stdout, "detached", **facts)
     return 0
 
 
 def _run_of(pid: int, runs: RunStore) -> Path | None:
-    """Return the run that a process of the session works on, found by its lock.
+    """Return the folder of the run on which a process of the session `pid` works, if there is one.
 
-    No ledger is opened.
+    The run is found by its lock. No ledger is opened.
     """
     locks = (lock for lock in runs.folder.glob(f"*/{LOCK_FILE}") if lock.parent.suffix != STAGED)
     for lock in locks:

@@ -1,4 +1,4 @@
-"""The merge of a command, in this process or in workers, and the exit code at its end."""
+"""The merge of a command, in this process or in worker processes, and its exit code."""
 
 from __future__ import annotations
 
@@ -64,18 +64,18 @@ def merge(
     in_background: bool,
     then: Callable[[], int] | None = None,
 ) -> NoReturn:
-    """Merge, and end the command.
+    """Merge, and end the process with the command's exit code.
 
     Args:
         options: the options of the merge.
-        work: calls `run` or `resume` of a session.
-        progress: how progress is shown.
+        work: calls `run`, `resume` or `reproduce` of a session.
+        progress: the style of progress.
         as_json: whether progress and errors are JSON Lines on stdout.
-        stall_seconds: a worker without progress for this long is restarted; 0 means never. None
-            merges in this process, without a supervisor.
-        in_background: whether to go on in a process without a terminal, and return at once.
-        then: what this command does after the merge is done, which returns the exit code; whoever
-            resumes the command types it again.
+        stall_seconds: seconds without progress after which a worker is restarted; 0 means never.
+            None merges in this process, without a supervisor.
+        in_background: whether to merge in a new process without a terminal (`detach`).
+        then: the last step of the command, after a complete merge; returns the exit code. If the
+            command stops early, the same command is typed again, not `resume`.
     """
     style = json_style(progress, as_json)
     if in_background:
@@ -92,9 +92,10 @@ class MergeCommand:
     """One merge. If it stops early, the last line on stderr is the command that resumes it.
 
     Args:
-        work: calls `run` or `resume` of a session.
-        style: how progress is shown; JSON Lines go to stdout.
-        repeats: whether the same command resumes it, since something follows the merge.
+        work: calls `run`, `resume` or `reproduce` of a session.
+        style: the style of progress; JSON Lines go to stdout.
+        repeats: whether the merge is resumed by the same command, because the command has a step
+            after the merge.
     """
 
     def __init__(
@@ -118,8 +119,8 @@ class MergeCommand:
     def supervise(self, stall_seconds: float) -> int:
         """Merge in worker processes, and return the exit code.
 
-        The engine is imported in the worker only: this process stays small, so that the kernel
-        does not choose it when memory runs out.
+        Only the worker imports the engine. This process stays small, so that the kernel does not
+        kill it when memory runs out.
         """
         folder = RunStore(self._options.state_dir).folder
         clock = None if self._style is Style.NONE else self._clock
@@ -127,12 +128,12 @@ class MergeCommand:
         return supervise(self._worker, shown, lambda run: folder / run / LEDGER_FILE, stall_seconds)
 
     def _worker(self, pipe: HeartbeatPipe, spec: WorkerSpec) -> int:
-        """Merge in a worker process: the first one does `work`, the later ones resume its run."""
+        """Merge in a worker process: the first worker calls `work`, later ones resume its run."""
         self._memory_limit = spec.memory
         if spec.run is not None:
             run = spec.run
             self._options = replace(self._options, restart=False, take_over=False)
-            if has_mirror(run, self._options):  # an option would be taken for a new mirror
+            if has_mirror(run, self._options):  # the option would name a new mirror
                 self._options = replace(self._options, mirror=None)
             self._work = lambda session: session.resume(run)
             self._announced = True
@@ -143,11 +144,11 @@ class MergeCommand:
         """Merge in this process, and return the exit code.
 
         Args:
-            pipe: to the supervisor, if this is a worker.
+            pipe: the pipe to the supervisor; None without a supervisor.
         """
         stop = StopRequest(self._exit_at_once, final=True)
         try:
-            with stop.listening():  # the import of the engine, which follows, takes long
+            with stop.listening():  # before the import of the engine, which takes long
                 self._work(self._new_session(stop, pipe))
             return 0
         except (Interrupted, Resumable) as stopped:
@@ -200,7 +201,7 @@ class MergeCommand:
         if is_gone(run, self._options.state_dir):
             return start_over_command()
         options = self._options
-        if self._session is not None and self._session.has_had_lease:  # its owner now may be alive
+        if self._session is not None and self._session.has_had_lease:  # it may be another's now
             options = replace(options, take_over=False)
         return resume_command(run, options.state_dir, options)
 
@@ -216,9 +217,9 @@ class MergeCommand:
         return stopped.exit_code
 
     def _exit_at_once(self, signum: int) -> None:
-        """Exit at a second signal, and write only by `os.write`.
+        """Print how to resume, at a second signal; the process exits after that.
 
-        A signal handler must not write to buffered streams.
+        A signal handler must not write to buffered streams, so this writes by `os.write`.
         """
         stopped, command = Interrupted(signum), self._resume_command(self._run)
         show_cursor = "\r\x1b[2K\x1b[?25h" if self._err.is_terminal else ""
@@ -231,6 +232,6 @@ class MergeCommand:
             os.write(2, text.encode())
 
     def _close(self) -> None:
-        """Remove the progress bar from the terminal."""
+        """Remove the progress bar from the terminal, and print no more progress."""
         if self._shown is not None:
             self._shown.close()

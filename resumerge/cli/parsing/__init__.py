@@ -1,1 +1,1 @@
-"""The parsing of command lines: arguments and options as decorators, and mergekit's spelling."""
+"""The parsing of command lines: decorators for arguments and options, and mergekit's options."""

@@ -1,6 +1,6 @@
-"""The arguments and options that several commands share, as decorators.
+"""Decorators for the arguments and options that several commands share.
 
-Options of a merge come from their declaration in `resumerge.options`.
+The options of a merge are made from their declarations in `resumerge.options`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Decorator = Callable[[Function], Function]
 
 
 def _read_by(type: OptionType) -> Callable[[str], object]:
-    """Return a function that reads an option's text, for a type whose errors say what is wrong."""
+    """Return a function that reads an option's text, and turns the type's errors into click's."""
 
     def read(text: str) -> object:
         try:
@@ -51,7 +51,7 @@ def _read_by(type: OptionType) -> Callable[[str], object]:
 def options_of(command: str) -> Decorator[Any]:
     """Return a decorator that adds the declared options of a command.
 
-    The command's function gets them as one argument, ``options``.
+    The command's function receives all of them as one argument, ``options``.
     """
 
     def decorate(function: Function) -> Any:
@@ -115,11 +115,11 @@ def _click_type(type: OptionType) -> Any:
 
 class _Seconds(click.FloatRange):
     def _describe_range(self) -> str:
-        return ""  # help has it as the option's SECONDS
+        return ""  # help shows SECONDS in place of a range
 
 
 def _or_word(word: str | None, number: click.IntRange) -> Callable[[str], object]:
-    """Return a function that reads a number, or a word that stands for one."""
+    """Return a function that reads a number, or passes on the word for the default."""
     return lambda text: text if text == word else number(text)
 
 
@@ -135,7 +135,7 @@ class LocalPath(click.Path):
         self._what = what
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        path = local_path(value, self._what)  # a shell leaves the ~ of --option=~ to us
+        path = local_path(value, self._what)  # a shell does not expand the ~ of --option=~
         return super().convert(str(path), param, ctx)
 
 
@@ -163,7 +163,7 @@ recipe_argument = argument(
 
 
 def run_argument(default: str) -> Decorator[Any]:
-    """Return a decorator that adds ``RUN``; `default` is what help says of its default."""
+    """Return a decorator that adds ``RUN``; `default` describes the default in help."""
     text = f"A run's id, output or mirror (hf://org/name). Default: {default}."
     return argument("run", "[RUN]", text, required=False)
 
@@ -194,7 +194,7 @@ def process_options(*, hidden: bool = False) -> Decorator[Any]:
     """Return a decorator that adds the options about the process of a merge, like ``--detach``.
 
     Args:
-        hidden: whether those that have no effect on the command are accepted but not listed.
+        hidden: whether the options that have no effect on the command are left out of its help.
     """
 
     def decorate(function: Function) -> Any:
@@ -225,7 +225,7 @@ def process_options(*, hidden: bool = False) -> Decorator[Any]:
 
 
 def progress_option(function: Function) -> Function:
-    """Add ``--progress``, and ``--quiet`` for one of its values."""
+    """Add ``--progress``, and ``--quiet`` for ``--progress none``."""
     for decorate in (
         click.option(
             "-q",
@@ -255,13 +255,13 @@ tensors_option = click.option(
 
 
 def check_tensors(tensors: bool, lists: bool) -> None:
-    """Refuse ``--tensors`` where no list is printed."""
+    """Refuse ``--tensors`` if the command prints no list (`lists`)."""
     if tensors and not lists:
         raise click.BadParameter("--tensors needs --json, without --watch or --html")
 
 
 def json_style(progress: Style, as_json: bool) -> Style:
-    """Return the style that ``--progress`` and ``--json`` ask for together."""
+    """Return the style of progress for the values of ``--progress`` and ``--json``."""
     if as_json and progress not in (Style.AUTO, Style.JSON):
         raise click.BadParameter(f"--json cannot be combined with --progress {progress.value}")
     return Style.JSON if as_json else progress

@@ -1,4 +1,4 @@
-"""The classes of click, with what click lacks: arguments with help, and commands loaded late."""
+"""Subclasses of click's classes: arguments with help texts, groups of options, lazy loading."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EXIT_CODES = (
 
 
 class Argument(click.Argument):
-    """An argument with a help text. click has that since 8.5, which is newer than Colab's."""
+    """An argument with a help text. click itself has that since 8.5; Colab has an older click."""
 
     def __init__(self, *words: Any, description: str = "", **more: Any) -> None:
         super().__init__(*words, **more)
@@ -36,7 +36,7 @@ class GroupedOption(click.Option):
 
 
 class _Formatter(click.HelpFormatter):
-    """A formatter of help that leaves room for the options' meaning on a narrow terminal."""
+    """A formatter of help that keeps room for the descriptions of options on a narrow terminal."""
 
     def write_dl(
         self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
@@ -52,8 +52,8 @@ class Command(click.Command):
     """A command that has ``--verbose``, and whose help has sections.
 
     Args:
-        examples: command lines that help shows.
-        exit_codes: whether help says what the exit codes mean.
+        examples: command lines for the section of examples in help.
+        exit_codes: whether help explains the exit codes.
     """
 
     context_class = _Context
@@ -74,15 +74,17 @@ class Command(click.Command):
         self.params.append(verbose)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        arguments = [one for one in self.params if isinstance(one, Argument)]
+        arguments = [parameter for parameter in self.params if isinstance(parameter, Argument)]
         if arguments:
             with formatter.section("Arguments"):
-                formatter.write_dl([(one.metavar or "", _described(one)) for one in arguments])
+                formatter.write_dl(
+                    [(parameter.metavar or "", _described(parameter)) for parameter in arguments]
+                )
         groups: dict[str, list[tuple[str, str]]] = {}
-        for one in self.get_params(ctx):
-            record = None if isinstance(one, Argument) else one.get_help_record(ctx)
+        for parameter in self.get_params(ctx):
+            record = None if isinstance(parameter, Argument) else parameter.get_help_record(ctx)
             if record is not None:
-                groups.setdefault(getattr(one, "group", ""), []).append(record)
+                groups.setdefault(getattr(parameter, "group", ""), []).append(record)
         other_options = groups.pop("", [])
         for heading, records in groups.items():
             with formatter.section(heading):
@@ -109,9 +111,9 @@ class LazyGroup(click.Group):
     """A group that imports a command when it is needed, and lists commands in the given order.
 
     Args:
-        package: the package of the commands' modules. A module has the command's name, with ``_``
-            for ``-``, and the command is its ``command``.
-        summaries: what the help's list says of each command, by name.
+        package: the package of the commands' modules. The module of a command has its name, with
+            ``_`` for ``-``, and defines it as ``command``.
+        summaries: the description of each command for the help's list, by name.
     """
 
     def __init__(

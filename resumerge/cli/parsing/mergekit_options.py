@@ -1,4 +1,4 @@
-"""mergekit's own options: a command line copied from a tutorial of mergekit works here."""
+"""mergekit's own options, so that a command line from a tutorial of mergekit works here."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from resumerge.errors import refuse
 
 COMMANDS = ("run", "plan")
-"""Commands that mergekit has, too."""
+"""The commands whose lines may contain mergekit's options."""
 
 _RENAMED = {
     "--cuda": ["--device", "cuda"],
@@ -57,12 +57,12 @@ _REFUSED = {
 
 
 def without_mergekit_options(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Remove mergekit's options that have no effect here, and return a note about each.
+    """Translate or remove mergekit's options of ``run`` and ``plan``.
 
-    Options of ``run`` and ``plan`` that stand before the command are moved behind it.
+    Options before the command are moved behind it.
 
     Returns:
-        the words of the command line, and the notes.
+        The words of the command line, and a note for each option that has no effect.
 
     Raises:
         InputError: an option of mergekit would change the output.
@@ -73,17 +73,17 @@ def without_mergekit_options(words: Sequence[str]) -> tuple[list[str], list[str]
     before = words[:position]
     if any(not word.startswith("-") or word in ("--help", "--version") for word in before[:1]):
         return list(words), []
-    taken = [words[position]]
+    kept = [words[position]]
     notes: list[str] = []
-    kept_words = iter([*before, *words[position + 1 :]])
-    for word in kept_words:
+    remaining = iter([*before, *words[position + 1 :]])
+    for word in remaining:
         name, has_value, value = word.partition("=")
         if word == "--":
-            taken += [word, *kept_words]
+            kept += [word, *remaining]
         elif name in _RENAMED:
-            taken += [*_RENAMED[name], *([value] if has_value else [])]
+            kept += [*_RENAMED[name], *([value] if has_value else [])]
         elif re.fullmatch("-j[0-9]+", word):
-            taken += ["--threads", word[2:]]
+            kept += ["--threads", word[2:]]
         elif name in _REFUSED:
             raise refuse(
                 f"{name} is an option of mergekit that is not followed here",
@@ -92,7 +92,7 @@ def without_mergekit_options(words: Sequence[str]) -> tuple[list[str], list[str]
             )
         elif name in _FLAGS | _VALUED:
             if name in _VALUED and not has_value:
-                value = next(kept_words, "")
+                value = next(remaining, "")
             notes.append(
                 f"{name} {value}: adapters are applied in float32 whatever is asked for, and "
                 "rounded once, to the type of the merge or of the output"
@@ -100,5 +100,5 @@ def without_mergekit_options(words: Sequence[str]) -> tuple[list[str], list[str]
                 else f"{name} is an option of mergekit that has no effect here"
             )
         else:
-            taken.append(word)
-    return taken, notes
+            kept.append(word)
+    return kept, notes

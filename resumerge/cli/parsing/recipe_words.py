@@ -1,4 +1,4 @@
-"""Keys of recipes that a user writes as options: ``--density 0.5``."""
+"""Keys of recipes that users mistake for options, like ``--density 0.5``."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ _SHORT = {"method": "merge_method", "base": "base_model", "model": "models"}
 
 
 def place_in_recipe(option: str) -> str | None:
-    """Return where a recipe has what an option names; None if recipes have no such word.
+    """Return the place in a recipe for an unknown option, as advice for the user.
 
     Args:
-        option: an option that no command has, like ``--density``.
+        option: an option that the command does not have, like ``--density``.
+
+    Returns:
+        A sentence; None if recipes have no key or parameter of this name.
     """
     name = option.lstrip("-").replace("-", "_")
     key = _SHORT.get(name, name)
