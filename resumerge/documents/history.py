@@ -14,7 +14,7 @@ from typing import Any
 from resumerge.ledger import Ledger
 
 BETWEEN_SAMPLES = 3.0
-"""Seconds between samples. Only a longer time without a sample counts as zero throughput."""
+"""Seconds since the last sample of a live attempt that do not yet count as zero throughput."""
 
 MOST_POINTS = 600
 """The most points of a history. A long run has 100,000 samples, more than a plot has columns."""
