@@ -12,13 +12,13 @@ from resumerge.documents.timings import Timing, by_kind, by_layer
 from resumerge.sizes import counted, show_seconds, show_size, show_tick
 
 HEIGHT = 100
-"""The height of every drawing in its own unit; its width is one unit per column."""
+"""The height of every drawing in units of its own. Its width is one unit per column."""
 
 GAP = 3
-"""The width of the break that is drawn before every attempt but the first."""
+"""The width of the break before every attempt except the first, in units of a drawing."""
 
 MOST_NAMES = 11
-"""The most names of columns that are written below them."""
+"""The most columns with a name below them."""
 
 Points = list[tuple[float, float]]
 
@@ -29,8 +29,8 @@ class AttemptPaths:
 
     Args:
         gap: x of the break before the attempt; None for the first one.
-        paths: (class, path data) in the order of drawing.
-        death: x of the mark of an attempt that was killed or failed.
+        paths: (CSS class, SVG path data), in the order of drawing.
+        death: x of the mark of an attempt that was killed or failed; None for other attempts.
     """
 
     gap: int | None
@@ -40,7 +40,7 @@ class AttemptPaths:
 
 @dataclass(frozen=True)
 class Outlier:
-    """A value that is cut off at the top of a chart, and its distance from the left, in percent."""
+    """A value that is cut off at the top of a chart; `left` is its x in percent of the width."""
 
     left: float
     label: str
@@ -60,8 +60,8 @@ class Chart:
     """One drawing with its vertical axis.
 
     Args:
-        kind: the class of the drawing, which gives its colour.
-        top: value at the top of the axis.
+        kind: the CSS class of the drawing, which sets its colour.
+        top: the value at the top of the axis.
         ticks: labels of the axis, from the top down.
     """
 
@@ -83,7 +83,7 @@ class Timings:
 
     Args:
         layers: names of the layers, which are the columns of the charts.
-        labelled: indices of the layers whose names are written.
+        labelled: indices of the layers whose names are shown.
         longest: most seconds of a kind.
         fastest: highest rate of a kind in bytes per second.
     """
@@ -125,10 +125,13 @@ def history_chart(panel: Panel, timeline: Timeline) -> Chart:
 
 
 def timing_charts(units: Iterable[Mapping[str, Any]]) -> Timings | None:
-    """Return seconds and rates of each layer as columns, and of each kind of tensor.
+    """Return the seconds and rates of each layer, as charts, and of each kind of tensor.
 
     Args:
-        units: rows of the ledger's table, each with some seconds; for no rows None is returned.
+        units: rows of the ledger's table ``units``, each with some seconds.
+
+    Returns:
+        The charts and kinds; None if there are no rows.
     """
     units = list(units)
     layers, kinds = by_layer(units), by_kind(units)
@@ -151,11 +154,11 @@ def timing_charts(units: Iterable[Mapping[str, Any]]) -> Timings | None:
         lambda rate: f"{show_size(rate)}/s",
     )
     last = len(layers) - 1
-    every = -(-len(layers) // MOST_NAMES)
+    interval = -(-len(layers) // MOST_NAMES)
     return Timings(
         [seconds, rates],
         [timing.name for timing in layers],
-        [*(i for i in range(0, last + 1, every) if last - i >= every * 0.75), last],
+        [*(i for i in range(0, last + 1, interval) if last - i >= interval * 0.75), last],
         kinds,
         max(timing.seconds for timing in kinds),
         max(timing.rate for timing in kinds) or 1.0,
@@ -192,9 +195,9 @@ def _outlier(
     columns: int,
     format_value: Callable[[float], str],
 ) -> Outlier | None:
-    """Return the largest value, if it is above the top, and its place among the columns."""
-    known = [(value, column) for column, value in values if value is not None]
-    value, column = max(known, default=(0.0, 0))
+    """Return the largest value with its place, if it is above the top of the axis; else None."""
+    measured = [(value, column) for column, value in values if value is not None]
+    value, column = max(measured, default=(0.0, 0))
     if value <= top:
         return None
     return Outlier(100 * (column + 0.5) / columns, format_value(value))
@@ -226,7 +229,7 @@ def _paths(panel: Panel, span: Span, timeline: Timeline, top: float) -> Iterator
 
 
 def _pieces(span: Span, value: Value, top: float, steps: bool) -> list[Points]:
-    """Return the line through the values of an attempt, broken where values are missing."""
+    """Return the line through the values of an attempt, in pieces where values are missing."""
     pieces: list[Points] = []
     level = None
     for column, cell in enumerate(span.cells, span.start):
@@ -242,7 +245,7 @@ def _pieces(span: Span, value: Value, top: float, steps: bool) -> list[Points]:
 
 
 def _line(points: Points) -> str:
-    """Return a path through points, without those in the middle of a level line."""
+    """Return SVG path data through points; points in the middle of a level line are left out."""
     corners = [
         point
         for i, point in enumerate(points)

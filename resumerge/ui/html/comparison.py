@@ -1,4 +1,4 @@
-"""A comparison as HTML: a page that needs no other file, or a fragment within another page."""
+"""A comparison as HTML: a self-contained page, or a fragment for another page."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from resumerge.ui.html.environment import render, render_page
 from resumerge.ui.text.comparison import CAUTION, labels
 
 START = "<!doctype html><!-- resumerge compare -->"
-"""The first line of a page. It tells whether a file may be replaced by a new page."""
+"""The first line of a page. A file that begins with it may be replaced by a new page."""
 
 Document = Mapping[str, Any]
 
 
 def comparison_page(document: Document) -> str:
-    """Return the whole page of a document of ``compare --json``."""
+    """Return a complete page for a document of ``compare --json``."""
     return render_page("comparison_page.html.j2", START, **_context(document))
 
 
 def comparison_fragment(document: Document) -> str:
-    """Return the document as HTML that stands within another page."""
+    """Return a fragment of HTML, for another page, from a document of ``compare --json``."""
     return render("comparison.html.j2", **_context(document))
 
 

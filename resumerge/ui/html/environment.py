@@ -1,4 +1,4 @@
-"""The Jinja environment: every value is escaped, and a value that is missing is an error."""
+"""The Jinja environment. It escapes every value, and raises an error for a missing value."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from resumerge.ui.text.format import committed_share, format_event, format_time,
 
 
 def render(template: str, **context: Any) -> str:
-    """Fill in one of the templates of this package."""
+    """Return a template of this package, filled in with values."""
     return TEMPLATES.get_template(template).render(context)
 
 
 def render_page(template: str, start: str, **context: Any) -> str:
-    """Fill in the template of a page that states its time and the program's version.
+    """Return a page from a template that shows the time and the program's version.
 
     Args:
-        template: the name of the template.
+        template: the file name of the template.
         start: the first line of the page.
-        context: the template's other values.
+        context: the other values of the template.
     """
     text = render(template, **context, version=resumerge.__version__, now=now())
     return f"{start}\n{text}\n"
 
 
 def _spell_out(value: object) -> object:
-    """Return text with control characters escaped, so that a page may be printed on a terminal."""
+    """Return text with control characters escaped, so that a terminal can show a page safely."""
     if isinstance(value, Markup):
         return value
     return "\n".join(map(printable, str(value).split("\n")))

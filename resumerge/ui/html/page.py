@@ -1,4 +1,4 @@
-"""A run as HTML: a page that needs no other file, or a fragment within another page."""
+"""A run as HTML: a self-contained page, or a fragment for another page."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from resumerge.ui.text.format import format_mirror, is_output_in_bucket
 from resumerge.ui.text.narrative import narrative_of, state_sentence
 
 COLUMNS = 480
-"""The columns of the plots over time: more than most screens show, and still a small page."""
+"""The columns of the plots over time: more than most screens can show, for a small file."""
 
 MOST_ROWS = 200
-"""The most rows of a table; the newest are shown."""
+"""The most rows of a table. The newest rows are shown."""
 
 START = "<!doctype html><!-- resumerge status -->"
-"""The first line of a page. It tells whether a file may be replaced by a new page."""
+"""The first line of a page. A file that begins with it may be replaced by a new page."""
 
 Run = Mapping[str, Any]
 
 
 def page(run: Run) -> str:
-    """Return the whole page of one of the runs of ``resumerge status --json``."""
+    """Return a complete page for one of the runs of ``resumerge status --json``."""
     return f"{START}\n{render('page.html.j2', **_context(run))}\n"
 
 
 def fragment(runs: Sequence[Run]) -> str:
-    """Return the only run as on its page, or a table of all runs."""
+    """Return a fragment of HTML: a single run as on its page, or a table of all runs."""
     if len(runs) == 1:
         return render("status.html.j2", **_context(runs[0]))
     return render("status.html.j2", run=None, runs=runs)
@@ -53,7 +53,7 @@ def _context(run: Run) -> dict[str, Any]:
         "run": run,
         "state": state_sentence(run),
         "worked": sum(map(attempt_seconds, run["attempts"])),
-        # For a cluster, the peak of the tasks is in the history alone.
+        # For a cluster, only the history has the peak of the tasks.
         "peak": run["memory"]["peak_rss"] or history.peak,
         "narrative": narrative_of(run, history),
         "command": command_of(run) if run["state"] == "interrupted" else None,
@@ -69,7 +69,7 @@ def _context(run: Run) -> dict[str, Any]:
 
 
 def _tables(path: str | None) -> dict[str, Any]:
-    """Return the parts of a page that need the ledger; empty if it cannot be read."""
+    """Return the parts of a page that need the ledger; empty parts if it cannot be read."""
     try:
         with closing(Ledger(Path(path or ""), read_only=True)) as ledger:
             return {

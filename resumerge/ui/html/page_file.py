@@ -1,4 +1,4 @@
-"""Writes pages, and replaces no file that is not a page."""
+"""Writing of pages to files. A file that is not a page is never replaced."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from resumerge.ui.html import comparison, explanation, search
 from resumerge.ui.html.page import START, Run, page
 
 STARTS = (START, comparison.START, explanation.START, search.START)
-"""The first lines of pages, which may be replaced by new ones."""
+"""The first lines of pages. A file that begins with one of them may be replaced by a new page."""
 
 
 def write_report(run: Run, file: Path) -> None:
-    """Write a run's page.
+    """Write a run's page to a file.
 
     Args:
         run: one of the runs of ``resumerge status --json``.
         file: the path to write to.
 
     Raises:
-        InputError: the file cannot be written, or is not a page.
+        InputError: the file cannot be written, or exists and is not a page.
     """
     write_page(lambda: page(run), file)
 
 
 def write_page(make: Callable[[], str], file: Path) -> None:
-    """Write a page.
+    """Write a page to a file.
 
     Args:
-        make: returns the page, once the file may be written.
+        make: returns the page; called after the check of the file.
         file: the path to write to.
 
     Raises:
-        InputError: the file cannot be written, or is not a page.
+        InputError: the file cannot be written, or exists and is not a page.
     """
     check_page_file(file)
     with _told_if_unwritable(file):
@@ -45,10 +45,10 @@ def write_page(make: Callable[[], str], file: Path) -> None:
 
 
 def check_page_file(file: Path) -> None:
-    """Check, before there is a page, that writing one replaces no other file.
+    """Check, before the work for a page, that the page would replace no other file.
 
     Raises:
-        InputError: there is another file, or the folder does not exist.
+        InputError: the file exists and is not a page, or its folder does not exist.
     """
     with _told_if_unwritable(file):
         if not _may_replace(file):
@@ -84,5 +84,5 @@ def _may_replace(file: Path) -> bool:
     if not stat.S_ISREG(kind):
         return False
     with file.open("rb") as stream:
-        begins = stream.read(max(map(len, STARTS)))
-    return not begins or any(begins.startswith(start.encode()) for start in STARTS)
+        beginning = stream.read(max(map(len, STARTS)))
+    return not beginning or any(beginning.startswith(start.encode()) for start in STARTS)

@@ -13,29 +13,32 @@ from resumerge.ui.text.layer_map import draw_layer_map
 Document = Mapping[str, Any]
 
 MOST_COLUMNS = 64
-"""The most characters of a layer map; for a deeper model each stands for several layers."""
+"""The most characters of a layer map. For a deeper model, a character stands for several layers."""
 
 
 def fragment(document: Document) -> str:
-    """Return the plan as HTML that stands within another page."""
+    """Return a fragment of HTML, for another page, from a document of ``plan --json``."""
     return render(
         "plan.html.j2",
         plan=document,
         models=[*document["sources"], *document["stages"]],
         problems=[Problem(**problem) for problem in document["problems"]],
         layer_maps=[
-            draw_layer_map(found["stack"], found["layers"], MOST_COLUMNS)
-            for found in document["layer_maps"]
+            draw_layer_map(layer_map["stack"], layer_map["layers"], MOST_COLUMNS)
+            for layer_map in document["layer_maps"]
         ],
         host_rows=host_rows(document["host"]),
         choice_rows=[
-            (what, chosen, why, _python_argument(option))
-            for what, chosen, why, option in choice_rows(document["choices"])
+            (what, chosen, reason, _python_argument(option))
+            for what, chosen, reason, option in choice_rows(document["choices"])
         ],
     )
 
 
 def _python_argument(option: str) -> str:
-    """Return ``--memory SIZE`` as the argument of a function; a value in lower case is quoted."""
+    """Return an option as a Python argument: ``memory=…`` for ``--memory SIZE``.
+
+    A value in lower case is quoted.
+    """
     name, _, value = option.lstrip("-").partition(" ")
     return f"{name.replace('-', '_')}={'…' if value.isupper() else repr(value)}"

@@ -1,6 +1,6 @@
-"""A search as HTML: a page that needs no other file, or a fragment within another page.
+"""A search as HTML: a self-contained page, or a fragment for another page.
 
-Its pictures are drawn here: points and a line take 60 lines of code, and no plotting library.
+The charts are SVG that is made here: points and a line need 60 lines of code, and no library.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from resumerge.ui.html.environment import render, render_page
 from resumerge.ui.text.search import show_batches, show_number, show_value
 
 START = "<!doctype html><!-- resumerge search -->"
-"""The first line of a page. It tells whether a file may be replaced by a new page."""
+"""The first line of a page. A file that begins with it may be replaced by a new page."""
 
 SIZE = 100
-"""The width and the height of a drawing in its own unit; a page stretches it."""
+"""The width and the height of a drawing, in units of its own; a page scales it."""
 
 MARGIN = 4
-"""The space between the outermost points and the edge."""
+"""The distance between the outermost points and the edge, in units of a drawing."""
 
 Document = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class TrialPoint:
-    """A trial in a drawing: its place, and its tooltip."""
+    """The point of a trial in a drawing, and its tooltip."""
 
     x: float
     y: float
@@ -39,12 +39,12 @@ class TrialPoint:
 
 @dataclass(frozen=True)
 class Drawing:
-    """Points, a line through places, and the numbers at the ends of the axes.
+    """A chart: points, a line, and the labels at the ends of the axes.
 
     Args:
-        line: path data; empty without a line.
-        below: the first and the last number of the horizontal axis.
-        beside: the numbers of the vertical axis, from the top down.
+        line: SVG path data; empty for a chart without a line.
+        below: the labels at the left and right end of the horizontal axis.
+        beside: the labels at the top and bottom end of the vertical axis.
     """
 
     title: str
@@ -56,12 +56,12 @@ class Drawing:
 
 
 def search_page(document: Document) -> str:
-    """Return the whole page of one of the searches of ``resumerge status --json``."""
+    """Return a complete page for one of the searches of ``resumerge status --json``."""
     return render_page("search_page.html.j2", START, **_context(document))
 
 
 def search_fragment(document: Document) -> str:
-    """Return a search as HTML that stands within another page."""
+    """Return a fragment of HTML, for another page, from the document of a search."""
     return render("search.html.j2", **_context(document))
 
 
@@ -93,25 +93,25 @@ def _context(document: Document) -> dict[str, Any]:
 
 
 def _text(path: str | None) -> str:
-    """Return the text of the best recipe; empty if its file no longer exists."""
+    """Return the text of the best recipe; empty if its file cannot be read."""
     with suppress(OSError):
         return Path(path).read_text(encoding="utf-8", errors="replace") if path else ""
     return ""
 
 
 def drawings(document: Document) -> list[Drawing]:
-    """Return the history of each objective, and the Pareto front of two.
+    """Return a chart of the history of each objective, and of the Pareto front of two objectives.
 
     Args:
-        document: of ``search --json``; trials without values are left out.
+        document: the document of ``search --json``. Trials without values are left out.
     """
     rows = [row for row in document["trials"] if row["values"]]
     if not rows:
         return []
-    drawn = [_history(document, rows, index) for index in range(len(document["objectives"]))]
+    charts = [_history(document, rows, index) for index in range(len(document["objectives"]))]
     if len(document["objectives"]) == 2:
-        drawn.append(_front(document, rows))
-    return drawn
+        charts.append(_front(document, rows))
+    return charts
 
 
 def _history(document: Document, rows: Sequence[Document], index: int) -> Drawing:
@@ -161,10 +161,15 @@ def _points(
 
 
 def _scaled(values: Sequence[float], shown: Sequence[float] | None = None) -> list[float]:
-    """Return numbers as distances from the lower end of an axis, which holds all values."""
+    """Return numbers as distances from the lower end of an axis.
+
+    Args:
+        values: the numbers that the axis has to contain.
+        shown: the numbers to convert; by default `values`.
+    """
     low, high = min(values), max(values)
-    room = SIZE - 2 * MARGIN
+    span = SIZE - 2 * MARGIN
     return [
-        MARGIN + (room * (value - low) / (high - low) if high > low else room / 2)
+        MARGIN + (span * (value - low) / (high - low) if high > low else span / 2)
         for value in shown or values
     ]

@@ -1,4 +1,4 @@
-"""Strips: for each kind of tensor a row, for each model a strip with a mark for each layer."""
+"""Strips: a row for each kind of tensor, with a strip for each model and a mark for each layer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
 
 @dataclass(frozen=True)
 class Mark:
-    """One layer of a strip: its column, from 0 to 1 how strong it is, and its tooltip."""
+    """One layer of a strip: its column, its strength from 0 to 1, and its tooltip."""
 
     column: int
     strength: float
@@ -26,11 +26,11 @@ class Mark:
 
 @dataclass(frozen=True)
 class Strips:
-    """The picture of a run's numbers.
+    """The strips of a run.
 
     Args:
         layers: the number of columns of a strip.
-        heads: the headings of the strips of a row: the models, then the lost changes.
+        heads: the headings of the strips in a row: the models, then the lost changes.
         rows: the strips of each kind of tensor, by its name.
     """
 
@@ -40,18 +40,21 @@ class Strips:
 
 
 def strips_of(changes: Sequence[UnitChanges]) -> Strips | None:
-    """Return how much of the change each model explains, by layer and kind of tensor.
+    """Return the share of the change that each model explains, by layer and kind of tensor.
 
     Args:
-        changes: the measurements of all units; for none in a layer, None is returned.
+        changes: the measurements of all units.
+
+    Returns:
+        The strips; None if no unit is in a layer.
     """
-    placed = [(split(unit.name), unit) for unit in changes]
-    stacks = [place.stack for place, _ in placed if place is not None]
+    placed_units = [(split(unit.name), unit) for unit in changes]
+    stacks = [place.stack for place, _ in placed_units if place is not None]
     if not stacks:
         return None
     stack = max(dict.fromkeys(stacks), key=stacks.count)
     kinds: dict[str, list[tuple[int, UnitChanges]]] = {}
-    for place, unit in placed:
+    for place, unit in placed_units:
         if place is not None and place.stack == stack:
             kind = _NUMBER.sub("*", place.rest).removesuffix(".weight")
             kinds.setdefault(kind, []).append((place.index, unit))

@@ -1,7 +1,7 @@
-"""The live output of a run in a notebook's cell: a bar, figures, and how the run ended.
+"""The live output of a run in a notebook's cell: a bar, figures, and the end of the run.
 
-One output of the cell is updated in place. It is HTML and text, without a script or a widget, so
-that it is still there when the notebook is saved or opened by another program.
+One output of the cell is updated in place. It is HTML and text, without scripts or widgets, so that
+it is saved with the notebook and shown by other programs.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from resumerge.ui.progress.keepalive import Ticker
 from resumerge.ui.progress.progress_state import ProgressState
 
 LEAST_SECONDS = 0.5
-"""The time between two updates: a notebook stores and sends every one of them."""
+"""The least seconds between two updates, each of which a notebook stores and sends."""
 
 MIRROR_SECONDS = 2.0
-"""The time between two reads of the mirror's state in the ledger."""
+"""The least seconds between two reads of the mirror's state in the ledger."""
 
 Tile = tuple[str, str, str]
-"""A fact: its name, its value, and the value that it is compared with."""
+"""A fact: its name, its value, and a second value to compare it with."""
 
 MOST_NOTES = 5
-"""The most notes that are shown, the newest of all."""
+"""The most notes that are shown. The newest notes are kept."""
 
 
 class CellReporter(ProgressState):
-    """A reporter that shows a run in the cell that is executed.
+    """A reporter that shows a run in the output of the executed cell.
 
     Args:
         state_dir: the folder of the ledgers.
@@ -98,7 +98,7 @@ class CellReporter(ProgressState):
         self._ended = ("interrupted", [stopped.text, again])
 
     def close(self) -> None:
-        """Show how the run ended, and make no further update."""
+        """Show how the run ended, and stop the updates."""
         self._ticker.stop()
         if self._ended is None:
             self._ended = ("failed", ["The run failed; the error is below."])
@@ -126,13 +126,13 @@ class CellReporter(ProgressState):
         return f"{self._run or 'resumerge'}: {self.line().strip()}"
 
     def _html(self) -> str:
-        state, last = self._ended or ("running", [])
+        state, end_lines = self._ended or ("running", [])
         share = 1.0 if state == "done" else self.share
         run = None if state == "running" else self._described()
         tiles = self._live_tiles() if run is None else self._last_tiles(run)
         if self._mirror:
             tiles.append((self._mirror_label, self._mirror, ""))
-        lines = [f"{share:.0%}. {self.line().strip()}"] if state == "running" else last
+        lines = [f"{share:.0%}. {self.line().strip()}"] if state == "running" else end_lines
         return render(
             "cell.html.j2",
             run=self._run or "resumerge",
@@ -146,14 +146,14 @@ class CellReporter(ProgressState):
         )
 
     def _accounts(self, run: dict[str, Any]) -> dict[str, Any]:
-        """Return the facts about tensors and numbers of a finished model."""
+        """Return the accounts of a finished model for the template."""
         path = self._state_dir / self._run / LEDGER_FILE
         with suppress(OSError, sqlite3.Error), closing(Ledger(path, read_only=True)) as ledger:
             return {"accounts": run["accounts"], "strips": strips_of(changes_of(ledger))}
         return {"accounts": None}
 
     def _described(self) -> dict[str, Any]:
-        """Return the facts about the run; none before it was created."""
+        """Return the document of the run; empty before the run is created."""
         folder = self._state_dir / self._run
         return describe_run(folder) if self._run and folder.is_dir() else {}
 
@@ -180,7 +180,7 @@ class CellReporter(ProgressState):
         ]
 
     def _last_tiles(self, run: dict[str, Any]) -> list[Tile]:
-        """Return the facts of an attempt that has ended, as `resumerge.status` has them."""
+        """Return the facts of the ended attempt, from the document of the run."""
         if not self._budget:
             return []  # no attempt began
         nbytes, units, last = run["bytes"], run["units"], run["attempts"][-1]
@@ -194,7 +194,7 @@ class CellReporter(ProgressState):
         ]
 
     def _read_mirror(self) -> None:
-        """Read from the ledger how many shards the mirror has, if there is a mirror."""
+        """Read the number of shards in the mirror from the ledger, if the run has a mirror."""
         path = self._state_dir / self._run / LEDGER_FILE
         if not self._run or time.monotonic() - self._mirror_at < MIRROR_SECONDS:
             return
@@ -202,7 +202,7 @@ class CellReporter(ProgressState):
         with closing(Ledger(path, read_only=True)) as ledger:
             run, shards = ledger.run_or_none() or {}, ledger.shards.all()
             mirrored = ledger.mirrored.checksums()
-        there = sum(shard["name"] in mirrored for shard in shards)
-        self._mirror = f"{there} of {len(shards)} shards" if run.get("mirror") else ""
+        copied = sum(shard["name"] in mirrored for shard in shards)
+        self._mirror = f"{copied} of {len(shards)} shards" if run.get("mirror") else ""
         if is_output_in(run.get("output", ""), run.get("mirror")):
             self._mirror_label = "in the bucket"

@@ -1,4 +1,4 @@
-"""Merging in this process, which may be a notebook's kernel."""
+"""Merging in the process of the caller, which may be a notebook's kernel."""
 
 from __future__ import annotations
 
@@ -32,15 +32,21 @@ def merge_in_process(
     reporter: Reporter | None,
     progress: str,
 ) -> DisplayedResult:
-    """Do the work of `run` or `resume`. An error that stops it says how to resume.
+    """Merge in this process, with progress in the style of the caller.
 
-    In a kernel a second interrupt does not end the process, since all variables would be lost; the
-    first interrupt commits within two seconds.
+    In a kernel, the first interrupt commits within two seconds. A second interrupt does not end the
+    process, since all variables of the notebook would be lost.
+
+    Args:
+        options: the options of the merge.
+        work: calls `run`, `resume` or `reproduce` of a session.
+        reporter: receives the progress; None to show it in the style `progress`.
+        progress: the style, one of `Style`; ignored if there is a `reporter`.
 
     Raises:
-        InputError: nothing was written.
-        Resumable: the run stopped and can be resumed.
-        Interrupted: a signal stopped the run, which can be resumed.
+        InputError: an input, an option or the style is invalid; nothing was written.
+        Resumable: the run stopped; the error has the call that resumes it.
+        Interrupted: a signal stopped the run; the error has the call that resumes it.
     """
     if not isinstance(reporter, Reporter | None):
         raise refuse(
@@ -50,12 +56,12 @@ def merge_in_process(
         )
     cell, printed = _reporters(progress, options) if reporter is None else (None, None)
     stop = StopRequest(patient=in_kernel())
-    told = PythonReporter(reporter or cell or printed or Reporter())
-    session = Session(options, told, stop=stop)
+    python_reporter = PythonReporter(reporter or cell or printed or Reporter())
+    session = Session(options, python_reporter, stop=stop)
     with stop.listening():  # a second interrupt must not hide how the run ended
         try:
-            done = replace(work(session), notes=tuple(told.notes))
-            return DisplayedResult.of(done, None if cell is None else _cell_number())
+            result = replace(work(session), notes=tuple(python_reporter.notes))
+            return DisplayedResult.of(result, None if cell is None else _cell_number())
         except (Interrupted, Resumable) as stopped:
             stopped.how_to_resume = _resume_call(session, options)
             error_in_python(stopped)
@@ -63,13 +69,13 @@ def merge_in_process(
                 cell.stopped(stopped)
             raise
         finally:
-            for shown in (cell, printed):
-                if shown is not None:
-                    shown.close()
+            for closable in (cell, printed):
+                if closable is not None:
+                    closable.close()
 
 
 def _cell_number() -> int:
-    """Return the number of the cell that is executed."""
+    """Return the execution number of the running cell."""
     number: int = sys.modules["IPython"].get_ipython().execution_count
     return number
 
@@ -82,7 +88,12 @@ def in_kernel() -> bool:
 
 
 def keepalive_in_notebook(what: str, progress: str) -> AbstractContextManager[object]:
-    """Print a line every few seconds, in a notebook or where `progress` asks for lines.
+    """Return a context manager that prints a line every few seconds.
+
+    Args:
+        what: a description of the work, for the line.
+        progress: ``bar`` and ``lines`` print lines everywhere, ``auto`` only in a notebook; other
+            styles print nothing.
 
     Raises:
         InputError: there is no such progress style.
@@ -103,7 +114,7 @@ def _style(progress: str) -> Style:
 def _reporters(
     progress: str, options: Options
 ) -> tuple[CellReporter | None, PrintedReporter | None]:
-    """Return the reporter of a cell, or the one that a command would use; at most one of them."""
+    """Return (the reporter of a cell, the reporter of a command), of which one or both are None."""
     style = _style(progress)
     if style is Style.AUTO:
         if not in_kernel():
@@ -115,7 +126,7 @@ def _reporters(
 
 
 def _resume_call(session: Session, options: Options) -> str:
-    """Return the call in Python that resumes the run."""
+    """Return the Python call that resumes the run, or advice if the run does not exist."""
     run = session.run_id
     if run is None:
         return "run the same call again"

@@ -1,4 +1,4 @@
-"""The return values of the Python functions, which consoles and notebooks display."""
+"""The return values of the Python functions, with displays for consoles and notebooks."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from resumerge.ui.terminal.status import show_status
 from resumerge.ui.terminal.verification import show_verification
 
 MOST_DAMAGED = 200
-"""Rows of the table of damaged tensors."""
+"""The most rows of the table of damaged tensors."""
 
 
 class _InConsole:
-    """Text for a console of IPython: the same as on the command line."""
+    """A mixin with the text for a console of IPython, the same as on the command line."""
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         text = StringIO()
@@ -42,7 +42,7 @@ class _InConsole:
 
 
 class DisplayedStatus(_InConsole, dict[str, Any]):
-    """The document of ``status --json``. Plots are read from the ledgers when it is displayed."""
+    """The document of ``status --json``. The data of its plots is read when it is displayed."""
 
     def __rich__(self) -> RenderableType:
         return show_status(self)
@@ -111,14 +111,14 @@ class DisplayedResult(Result):
 
     @property
     def status(self) -> DisplayedStatus:
-        """Return the status of the run as `resumerge.status` gives it, read now."""
+        """The document of `resumerge.status` for the run, read at this moment."""
         if self.ledger is None:
             assert self.mirror is not None
             return DisplayedStatus(runs=[status_of_mirror(self.mirror)], searches=[])
         return DisplayedStatus(runs=[describe_run(self.ledger.parent)], searches=[])
 
     def _ipython_display_(self) -> None:
-        """Display the status, except as the last line of the cell whose live view shows the end."""
+        """Display the status, except in the cell whose live view shows the end of the run."""
         from IPython.core.getipython import get_ipython
         from IPython.display import display
 
@@ -151,7 +151,7 @@ class DisplayedVerification(_InConsole, Verification):
         )
 
     def _repair(self) -> dict[str, str]:
-        """Return the call that repairs what is damaged, and its effect."""
+        """Return the call that repairs the damage, and a description of its effect."""
         effect = "This computes the damaged tensors again, and nothing else:"
         call = f"resumerge.resume({self.run!r})"
         if self.mirror is not None and self.remake:

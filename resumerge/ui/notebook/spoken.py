@@ -1,4 +1,4 @@
-"""A reporter for users of Python: its messages name arguments, not options."""
+"""A reporter for users of Python, whose messages name arguments and not options."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from resumerge.sources.remote.prefetch import DownloadProgress
 
 
 class PythonReporter(Reporter):
-    """A reporter that passes on messages with ``threads=1`` in place of ``--threads 1``.
+    """A reporter that passes messages on with ``threads=1`` in place of ``--threads 1``.
 
     Args:
-        to: the receiver.
+        to: the reporter that receives the messages.
 
     Attributes:
-        notes: the notes for the user that were passed on, each once.
+        notes: the notes that were passed on, without duplicates.
     """
 
     def __init__(self, to: Reporter) -> None:
