@@ -1,4 +1,4 @@
-"""Bars: how much is done, how fast, and how long the rest takes."""
+"""Progress bars with bytes, speed, and time left."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from rich.text import Text
 from resumerge.sizes import show_range, show_size
 
 LEAST_FOR_BAR, LEAST_FOR_SIZES, LEAST_FOR_NAMES = 80, 60, 100
-"""The columns of a terminal from which bars, sizes and names are shown."""
+"""The least columns of a terminal for bars, for sizes, and for names."""
 
 RECENT_SECONDS = 15.0
-"""The time over which the recent speed is measured."""
+"""The seconds over which the recent speed is measured."""
 
 SWING = 1.5
-"""The ratio of the times left at the recent and at the mean speed above which both are shown."""
+"""The times left at the mean and at the recent speed are both shown if their ratio is larger."""
 
 KNOWN_SECONDS = 3.0
-"""The time of progress before a speed is shown."""
+"""The least seconds of progress for a speed to be shown."""
 
 
 _ECHO = 3
-"""The columns left free for the ``^C`` that a terminal echoes, or it would go to the next line."""
+"""The free columns at the end of a line for the ``^C`` that a terminal echoes."""
 
 
 class Pace:
-    """The speed at which bytes come: since the first figures, and recently."""
+    """The speed of bytes: the mean since the first figures, and the recent speed."""
 
     def __init__(self) -> None:
         self._seen: list[tuple[float, int]] = []
-        """(time, bytes): the first figures, and those of late."""
+        """(time, bytes) of the first figures, then of the figures of the last `RECENT_SECONDS`."""
 
     def add(self, done: int) -> None:
-        """Note that so many bytes are done now, in total."""
+        """Record the total of finished bytes at this moment."""
         now = time.monotonic()
         self._seen.append((now, done))
         while len(self._seen) > 2 and now - self._seen[1][0] > RECENT_SECONDS:
@@ -46,23 +46,25 @@ class Pace:
 
     @property
     def rate(self) -> float | None:
-        """The bytes a second since the first figures; None until it is known."""
+        """The mean bytes per second since the first figures; None until it can be measured."""
         return self._rate_since(0)
 
     def left(self, nbytes: int) -> str:
-        """Return the time for so many more bytes, ``2 to 5 min``; empty until it is known."""
+        """Return the time for `nbytes` more bytes, like ``2 to 5 min``; empty without a speed."""
         if not self.rate or not nbytes:
             return ""
-        mean, late = nbytes / self.rate, nbytes / (self._rate_since(1) or self.rate)
-        swings = max(mean, late) > SWING * min(mean, late)
-        return show_range(min(mean, late), max(mean, late)) if swings else show_range(mean, mean)
+        mean, recent = nbytes / self.rate, nbytes / (self._rate_since(1) or self.rate)
+        differ = max(mean, recent) > SWING * min(mean, recent)
+        return (
+            show_range(min(mean, recent), max(mean, recent)) if differ else show_range(mean, mean)
+        )
 
     def _rate_since(self, number: int) -> float | None:
         if number >= len(self._seen):
             return None
-        (began, before), (now, done) = self._seen[number], self._seen[-1]
-        known = now - began >= KNOWN_SECONDS and done > before
-        return (done - before) / (now - began) if known else None
+        (start_time, start_bytes), (end_time, end_bytes) = self._seen[number], self._seen[-1]
+        is_measurable = end_time - start_time >= KNOWN_SECONDS and end_bytes > start_bytes
+        return (end_bytes - start_bytes) / (end_time - start_time) if is_measurable else None
 
 
 @dataclass(frozen=True)
@@ -70,9 +72,11 @@ class Bar:
     """The content of a bar.
 
     Args:
-        what: the verb for the bytes that are done: ``merged``.
-        now: what is worked on.
-        idle: a text in place of speed and time left, if there is no progress.
+        what: the verb for the finished bytes, like ``merged``.
+        done: the finished bytes.
+        total: the bytes at the end.
+        now: the name of the tensor or file that is being processed.
+        idle: a text in place of speed and time left, if there is no progress; else empty.
     """
 
     what: str
@@ -84,7 +88,7 @@ class Bar:
 
 
 def show_bars(bars: Iterable[Bar], width: int) -> RenderableType:
-    """Return bars below each other, one line each, of so many columns."""
+    """Return bars below each other, with one line of `width` columns for each."""
     grid = Table.grid(padding=(0, 1))
     grid.width = width - _ECHO
     for _ in range(3 + (width >= LEAST_FOR_BAR)):

@@ -1,4 +1,4 @@
-"""Progress for people: a bar on a terminal, lines in a log, or notes only."""
+"""Progress for people: a bar on a terminal, lines in a log, or only notes."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from resumerge.ui.text.commands import loading_call, next_command
 from resumerge.ui.text.numbers import whole_line
 
 REPEATED_SECONDS = 60.0
-"""A note is not repeated at the end if it was printed less than this time ago."""
+"""A note is not repeated at the end if it was printed less than this many seconds before."""
 
 
 class ConsoleReporter(ProgressState):
-    """A reporter that prints a bar, or a phase, that is drawn again and again; or lines.
+    """A reporter that draws a bar or the phase on a terminal, or prints lines.
 
     Args:
-        bar: whether to draw a bar, which needs a terminal. By default a bar is drawn on a terminal.
+        bar: whether to draw a bar, which needs a terminal; None for a bar on every terminal.
         clock: reset whenever something is printed.
         announced: whether an earlier worker has printed the description and the notes of the run.
     """
@@ -108,8 +108,8 @@ class ConsoleReporter(ProgressState):
         assert result.ledger is not None
         state = result.ledger.parents[1]
         if result.is_here:
-            if call := loading_call(Path(result.output)):
-                self._offer("To load it:", call)
+            if call_to_load := loading_call(Path(result.output)):
+                self._offer("To load it:", call_to_load)
             upload = next_command(state, "push", str(result.output), "ORG/NAME")
             self._offer("To upload it:", upload)
         for note in result.notes:  # notes on the finished model must not be overlooked
@@ -117,20 +117,20 @@ class ConsoleReporter(ProgressState):
                 self.note(note)
 
     def close(self) -> None:
-        """Print no more, and remove the bar from the terminal."""
+        """Stop printing, and remove the bar from the terminal."""
         self._ticker.stop()
         if self._live is not None:
             self._live.stop()
 
     def _tick(self) -> None:
-        """Print a line if one is due and no bar is drawn; called by the ticker's thread."""
+        """Print a line if it is due and no bar is drawn. The ticker's thread calls this."""
         if self._live is not None:
             self._clock.reset()
         elif self._clock.is_due(LINE_SECONDS):
             self._print(self.line())
 
     def _frame(self) -> RenderableType:
-        """Return the text to draw: the progress of downloading and merging, or the phase."""
+        """Return the bars of downloading and merging, or a line with the phase."""
         fetched, update = self.fetched, self.update
         stalled = time.monotonic() - self.moved
         idle = f"no progress for {show_seconds(int(stalled))}" if stalled > STALL_SECONDS else ""
@@ -146,7 +146,7 @@ class ConsoleReporter(ProgressState):
         return show_bars(rows, self._console.width)
 
     def _offer(self, what: str, command: str) -> None:
-        """Print a command that may be typed next, without breaking it."""
+        """Print a command for the user to type next, on one line."""
         self._print(command, what, "dim", whole=True)
 
     def _print(self, text: str, label: str = "", style: str = "", *, whole: bool = False) -> None:
@@ -155,14 +155,14 @@ class ConsoleReporter(ProgressState):
 
 
 class QuietReporter(Reporter):
-    """A reporter that prints notes, and nothing else."""
+    """A reporter that prints only notes."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._is_time = Seldom()
 
     def close(self) -> None:
-        """Leave the terminal as it is: nothing is drawn on it."""
+        """Do nothing, since this reporter draws nothing on the terminal."""
 
     def note(self, text: str) -> None:
         say(self._console, text, "note:")

@@ -27,11 +27,11 @@ class JsonReporter(ProgressState):
         self._ticker = Ticker(self._tick)
 
     def close(self) -> None:
-        """Write no more."""
+        """Stop writing."""
         self._ticker.stop()
 
     def _tick(self) -> None:
-        """Write a sign of life if one is due; called by the ticker's thread."""
+        """Write a sign of life if it is due. The ticker's thread calls this."""
         if self._clock.silence >= LINE_SECONDS:
             self._write("alive", doing=self.phase, text=self.line().strip())
 

@@ -1,7 +1,7 @@
-"""Signs of life: a line that is drawn again on a terminal, and elsewhere a line every few seconds.
+"""Signs of life: a line that is redrawn on a terminal, or a new line every few seconds in a log.
 
-Hosts of notebooks stop a machine that prints nothing for long, and people take it for hung. Logs
-get fewer lines as time goes by.
+Hosts of notebooks stop a machine that prints nothing for a long time, and people believe that it
+hangs. In a log, the pauses between lines grow with time.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from resumerge.sizes import so_far
 from resumerge.ui.terminal.prose import say
 
 LINE_SECONDS = 5.0
-"""The time between two lines of progress."""
+"""The seconds between two lines of progress."""
 
 SILENCE_SECONDS = 8.0
-"""The time without a line from the worker after which its supervisor prints one."""
+"""The seconds without a line from the worker after which the supervisor prints a line."""
 
 RARER_AFTER = 100.0
-"""The seconds after which the pause between lines of a log is a twentieth of the elapsed time."""
+"""Seconds after which the pause between lines of a log is a twentieth of the elapsed time."""
 
 RAREST_SECONDS = 60.0
-"""The longest time between two lines of a log, also between lines about a run that waits."""
+"""The most seconds between two lines of a log, and the least between lines about a waiting run."""
 
 DRAWN_PER_SECOND = 4
 
 _TICK_SECONDS = 0.5
 
 _JOIN_SECONDS = 2.0
-"""The longest wait for the thread: a reader that does not read blocks it, and the run must end."""
+"""The most seconds to wait for the thread, which a blocked output may delay without end."""
 
 
 class PrintClock:
@@ -52,9 +52,11 @@ class PrintClock:
         self._began = self._printed_at = time.monotonic()
 
     def reset(self, printed_at: float | None = None) -> None:
-        """Note that something was printed, now or at a time of the monotonic clock.
+        """Record that something was printed.
 
-        The latest time counts.
+        Args:
+            printed_at: the time on the monotonic clock; None for now. An earlier time than the
+                recorded one is ignored.
         """
         now = time.monotonic() if printed_at is None else printed_at
         self._printed_at = max(self._printed_at, now)
@@ -62,17 +64,21 @@ class PrintClock:
 
     @property
     def silence(self) -> float:
-        """Return the seconds since something was printed."""
+        """The seconds since something was printed."""
         return time.monotonic() - self._printed_at
 
     def is_due(self, seconds: float) -> bool:
-        """Return whether a log gets another line, given the seconds between its first lines."""
-        rarer = 1.0 if in_notebook() else (time.monotonic() - self._began) / RARER_AFTER
-        return self.silence >= seconds * min(max(1.0, rarer), RAREST_SECONDS / LINE_SECONDS)
+        """Return whether a log should get another line.
+
+        Args:
+            seconds: the pause between the first lines; later pauses grow with the elapsed time.
+        """
+        growth = 1.0 if in_notebook() else (time.monotonic() - self._began) / RARER_AFTER
+        return self.silence >= seconds * min(max(1.0, growth), RAREST_SECONDS / LINE_SECONDS)
 
 
 class Seldom:
-    """Answers yes the first time, and then at most once in a minute."""
+    """A callable that returns True at the first call, and then at most once a minute."""
 
     def __init__(self) -> None:
         self._yes_at = float("-inf")
@@ -88,8 +94,8 @@ class Seldom:
 class Ticker:
     """A thread that calls a function every half second until it is stopped.
 
-    The thread runs in the context of its creator: a notebook finds the cell that output belongs to
-    by the context. An OSError or ValueError of the function ends the thread silently.
+    The thread runs in the context of its creator, by which a notebook assigns output to a cell. An
+    OSError or ValueError of the function ends the thread without a message.
     """
 
     def __init__(self, tick: Callable[[], None]) -> None:
@@ -102,31 +108,31 @@ class Ticker:
         self._thread.start()
 
     def stop(self) -> None:
-        """Make no further call. Wait two seconds for a call that is under way."""
+        """Stop the calls, and wait at most two seconds for a call in progress."""
         self._over.set()
         if threading.current_thread() is not self._thread:
             self._thread.join(_JOIN_SECONDS)
 
     def _run(self) -> None:
-        with suppress(OSError, ValueError):  # nobody reads the output any more
+        with suppress(OSError, ValueError):  # the output is closed
             while not self._over.wait(_TICK_SECONDS):
                 self._tick()
 
 
 @contextmanager
 def keepalive(console: Console | None, what: str) -> Iterator[Callable[[str], None]]:
-    """Show that a work (`what`) is still being done, and for how long; show nothing for None.
+    """Show a description of work in progress (`what`), and its seconds; no output for no console.
 
     Yields:
-        A function that replaces the text `what`.
+        A function that replaces the description.
     """
-    now, clock, started = [what], PrintClock(), time.monotonic()
+    message, clock, started = [what], PrintClock(), time.monotonic()
 
     def line() -> str:
-        return so_far(now[0], time.monotonic() - started)
+        return so_far(message[0], time.monotonic() - started)
 
     def change(what: str) -> None:
-        now[0] = what
+        message[0] = what
 
     if console is None:
         yield change
@@ -149,22 +155,22 @@ def keepalive(console: Console | None, what: str) -> Iterator[Callable[[str], No
 
 
 class _Drawn(Live):
-    """A part of the terminal whose first frame, an empty one, is drawn before its thread starts.
+    """A part of the terminal whose first, empty frame is drawn before its thread starts.
 
-    rich places what is printed below the last frame that was rendered, and two threads may write
-    in the other order than they rendered. That is harmless between frames of the same height, but
-    what is printed before the first frame and written after it would go on in the frame's line.
+    rich places printed text relative to the last rendered frame. Two threads may write in a
+    different order than they rendered. That is harmless between frames of equal height. But text
+    that was rendered before the first frame, and written after it, would continue the frame's line.
     """
 
     def start(self, refresh: bool = True) -> None:
-        """Draw the first frame, then let the thread draw."""
+        """Draw the first frame, then start the thread that draws."""
         super().start(refresh)
 
 
 def drawn(console: Console, frame: Callable[[], RenderableType]) -> Live:
-    """Return a part of the terminal that is drawn again below what is printed meanwhile.
+    """Return a part of the terminal that is redrawn below the printed text.
 
-    Work that ends within the time of one frame is never shown.
+    Nothing is drawn if the work ends within the time of one frame.
     """
     seen_from = time.monotonic() + 1 / DRAWN_PER_SECOND
     return _Drawn(

@@ -1,4 +1,4 @@
-"""The progress of a run, which lines, bars and pictures show."""
+"""The state of a run's progress, for reporters that show it as lines or bars."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ from resumerge.sources.remote.prefetch import DownloadProgress
 from resumerge.ui.progress.bars import Pace
 
 STALL_SECONDS = 8.0
-"""The seconds without progress after which the line says how long there was none."""
+"""Seconds without progress after which the line shows for how long there was no progress."""
 
 
 WAITING_SECONDS = 2.0
-"""The seconds after its last message of waiting for which a run counts as waiting."""
+"""Seconds for which a run counts as waiting after its last message of waiting."""
 
 
 class ProgressState(Reporter):
-    """A reporter that remembers what it hears; the reporters that show it inherit from it.
+    """The base of reporters that show progress. It stores the reports.
 
-    The thread that merges writes it, and the thread of a `Ticker` reads it.
+    The thread that merges writes the state. The thread of a `Ticker` reads it.
 
     Attributes:
         phase: the current work, like ``opening the models``.
         phase_started: when the phase started, on the monotonic clock.
-        moved: when bytes were last read, computed or written, on the monotonic clock.
+        moved: the time of the last progress (bytes read, computed or written), on the monotonic
+            clock.
         update: the last figures of merging; None before the first.
         fetched: the last figures of downloading; None before the first.
     """
@@ -67,7 +68,7 @@ class ProgressState(Reporter):
 
     @property
     def share(self) -> float:
-        """The share of the output that is computed, from 0 to 1."""
+        """The computed share of the output, from 0 to 1."""
         return self.update.bytes_done / max(1, self.update.bytes_total) if self.update else 0.0
 
     def waiting(self, text: str) -> None:
@@ -77,23 +78,23 @@ class ProgressState(Reporter):
 
     @property
     def waits(self) -> str:
-        """The thing that the run waits for now; empty if it does not wait."""
-        told, text = self._waits or (float("-inf"), "")
-        return text if time.monotonic() - told < WAITING_SECONDS else ""
+        """The text of the last message of waiting; empty if the run does not wait now."""
+        reported_at, text = self._waits or (float("-inf"), "")
+        return text if time.monotonic() - reported_at < WAITING_SECONDS else ""
 
     @property
     def rate(self) -> float | None:
-        """The bytes of output per second since the first batch; None until it is known."""
+        """The mean bytes of output per second since the first figures; None until measurable."""
         return self._merged.rate
 
     @property
     def left(self) -> str:
-        """The time until everything is computed, as text; empty until it is known."""
+        """The estimated time until the output is computed, as text; empty without an estimate."""
         update = self.update
         return self._merged.left(update.bytes_total - update.bytes_done) if update else ""
 
     def line(self) -> str:
-        """Return the state as a line of text; control characters in names are not escaped."""
+        """Return the state as a line of text. Control characters in names are not escaped."""
         now = time.monotonic()
         parts = [self._merging(), self._downloading()] if self._has_figures else []
         text = "; ".join(part for part in parts if part)

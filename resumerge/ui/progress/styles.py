@@ -1,4 +1,4 @@
-"""The ways to show progress, by the names that ``--progress`` takes."""
+"""The styles of progress that ``--progress`` accepts, and their reporters."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Style(StrEnum):
 def console_of(style: Style) -> SafeConsole:
     """Return a console on stderr, for messages.
 
-    It has colours on a terminal, but not in a notebook's cell.
+    The console uses colours on a terminal, but not in a notebook's cell.
     """
     terminal = {Style.BAR: True, Style.LINES: False}.get(style)
     return SafeConsole(stderr=True, terminal=terminal)
@@ -42,12 +42,12 @@ def reporter_of(
     """Return a reporter that shows progress in a style until it is closed.
 
     Args:
-        style: the way to show progress.
-        err: the console for messages, see `console_of`.
-        clock: reset whenever something is printed.
-        announced: whether the description of the run was printed already.
+        style: the style of progress.
+        err: the console for messages, from `console_of`.
+        clock: the reporter resets it whenever it prints.
+        announced: whether an earlier worker has printed the description of the run.
     """
-    # Reporters import the planner, which takes 0.3 s: a worker listens for signals before that.
+    # Reporters import the planner, which takes 0.3 s. A worker handles signals before that import.
     from resumerge.ui.progress.console_reporter import ConsoleReporter, QuietReporter
     from resumerge.ui.progress.json_reporter import JsonReporter
 

@@ -1,4 +1,4 @@
-"""Messages of the supervisor: lines on stderr for people, JSON Lines on stdout for programs."""
+"""The supervisor's messages: lines on stderr for people, JSON Lines on stdout for programs."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ _STALL_ADVICE = {
     "paused.",
     "t": "Before resuming, detach the debugger.",
 }
-"""The advice by the process state that the kernel reports for the worker."""
+"""The advice for a stalled worker, by its process state as the kernel reports it."""
 
 _SLOW_ADVICE = "If the worker just waited for something slow, allow more time with --stall-timeout."
 
 
 class Supervision(SupervisorOutput):
-    """An output of the supervisor. The last line on stderr is the command that resumes.
+    """An output of the supervisor. The last line on stderr is the command that resumes the run.
 
     Args:
-        command: the command that resumes a run, or repeats this one if there is no run yet.
-        clock: the time since worker or supervisor printed; None to print nothing about slow
-            workers.
+        command: returns the command that resumes a run; for None, the present command again.
+        clock: the time since the worker or the supervisor printed; None to print nothing about
+            slow workers.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Supervision(SupervisorOutput):
         self._stopped(Reason.REFUSED, why, run)
 
     def _stopped(self, reason: Reason, message: str, run: str | None) -> None:
-        """Print the last lines: for programs, and the command that resumes."""
+        """Print the last lines: the error as JSON for programs, and the command that resumes."""
         command = self._command(run)
         stopped = Resumable(reason, message).as_json()
         self._event(**stopped, run=run, resume=command)
@@ -150,7 +150,7 @@ class Supervision(SupervisorOutput):
 
 
 def _advice(death: WorkerExit) -> str:
-    """Return the advice for a user before resuming."""
+    """Return advice for the user on what to do before resuming."""
     if death.cause != "stall":
         return _ADVICE[death.cause]
     return _STALL_ADVICE.get(death.waited_for.state, _SLOW_ADVICE)

@@ -1,4 +1,4 @@
-"""The progress of an upload: a bar over all bytes on a terminal, a line for each file elsewhere."""
+"""The progress of an upload: a bar on a terminal, or a line for each file in a log."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from resumerge.ui.terminal.prose import say
 
 
 class UploadProgress:
-    """Shows an upload while it is used as a context manager."""
+    """A context manager that shows the progress of an upload."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -39,14 +39,14 @@ class UploadProgress:
             self._live.stop()
 
     def begins(self, name: str, nbytes: int, total: int) -> None:
-        """Show that the next file begins. The files before it were sent, or were there already."""
+        """Show the next file. All files before it were sent, or the repo already had them."""
         self._name, self._total, self._done = name, total, self._before
         self._before += nbytes
         if self._live is None:
             say(self._console, f"uploading {name}, {show_size(nbytes)}")
 
     def moved(self, nbytes: int) -> None:
-        """Note that so many more bytes of the file were sent."""
+        """Add `nbytes` to the bytes of the file that were sent."""
         self._done += nbytes
         self._pace.add(self._done)
 

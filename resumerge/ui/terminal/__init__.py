@@ -1,4 +1,4 @@
-"""Documents as text and tables of Rich, one module a command; `console` prints them safely.
+"""Documents as text and tables of Rich, in one module for each command; `console` prints them.
 
-Sentences that pages have too are in `ui/text/`.
+Sentences that HTML pages share are in `ui/text/`.
 """

@@ -1,4 +1,4 @@
-"""``resumerge compare`` for a terminal: the relations of models, by kind and by layer."""
+"""``resumerge compare`` for a terminal: the relation of each pair, by kind and by layer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from resumerge.ui.terminal.prose import Prose
 from resumerge.ui.text.comparison import CAUTION, number, part_in_percent, tokens_sentence
 
 MOST_KINDS, MOST_KEYS = 24, 12
-"""The most kinds of tensors, and keys of config.json, that are shown."""
+"""The most kinds of tensors, and the most keys of config.json, that are shown."""
 
 _BARS = " ▁▂▃▄▅▆▇█"
 
@@ -58,9 +58,9 @@ def _config(document: Document) -> Iterator[RenderableType]:
         yield Prose("the same", "config.json ", "dim")
         return
     keys = config["differences"]
-    shown = [f"{found['key']} ({' | '.join(map(_value, found['values']))})" for found in keys]
-    said = f"{counted(len(keys), 'different key')}: {some(shown, most=MOST_KEYS)}"
-    yield Prose(printable(said), "config.json ", "dim")
+    shown = [f"{entry['key']} ({' | '.join(map(_value, entry['values']))})" for entry in keys]
+    line = f"{counted(len(keys), 'different key')}: {some(shown, most=MOST_KEYS)}"
+    yield Prose(printable(line), "config.json ", "dim")
 
 
 def _pair(document: Document, pair: Document) -> Iterator[RenderableType]:
@@ -69,8 +69,8 @@ def _pair(document: Document, pair: Document) -> Iterator[RenderableType]:
     yield Prose(printable(f"{second} beside {first}: {pair['relation']}"), style=style)
     for sentence in pair["findings"]:
         yield Prose(f"  - {printable(sentence)}")
-    if said := tokens_sentence(pair["vocabulary"]):
-        yield Prose(f"  - {printable(said)}")
+    if vocabulary_sentence := tokens_sentence(pair["vocabulary"]):
+        yield Prose(f"  - {printable(vocabulary_sentence)}")
     if not pair["total"]["differing"]:
         return
     total = pair["total"]
@@ -81,11 +81,11 @@ def _pair(document: Document, pair: Document) -> Iterator[RenderableType]:
 
 def _kinds(kinds: Sequence[Document], total: Document) -> RenderableType:
     table = _table("tensors", "", "equal", "differing", "relative L2", "max", "cosine")
-    most = sorted(kinds, key=lambda kind: -(kind["relative_l2"] or 0.0))
-    for kind in most[:MOST_KINDS]:
+    sorted_kinds = sorted(kinds, key=lambda kind: -(kind["relative_l2"] or 0.0))
+    for kind in sorted_kinds[:MOST_KINDS]:
         table.add_row(printable(kind["kind"]), *_figures(kind))
-    if len(most) > MOST_KINDS:
-        table.add_row(f"and {len(most) - MOST_KINDS} more kinds")
+    if len(sorted_kinds) > MOST_KINDS:
+        table.add_row(f"and {len(sorted_kinds) - MOST_KINDS} more kinds")
     table.add_row("all", *_figures(total), style="bold")
     return table
 
@@ -103,23 +103,23 @@ def _figures(group: Document) -> tuple[str, ...]:
 
 
 def _layers(layers: Sequence[Document]) -> str:
-    """Return a bar for each layer, as high as its relative L2, and the largest as a number."""
-    found = [layer["relative_l2"] or 0.0 for layer in layers]
-    highest = max(found, default=0.0)
-    if len(found) < 2 or not highest:
+    """Return a bar for each layer, in proportion to its relative L2, and the largest value."""
+    values = [layer["relative_l2"] or 0.0 for layer in layers]
+    highest = max(values, default=0.0)
+    if len(values) < 2 or not highest:
         return ""
-    heights = (max(1, round(value / highest * (len(_BARS) - 1))) for value in found)
-    bars = "".join(_BARS[height] if value else "·" for height, value in zip(heights, found))
-    at = layers[found.index(highest)]["layer"]
-    return f"{bars} (most: {printable(at)}, {number(highest)})"
+    heights = (max(1, round(value / highest * (len(_BARS) - 1))) for value in values)
+    bars = "".join(_BARS[height] if value else "·" for height, value in zip(heights, values))
+    highest_layer = layers[values.index(highest)]["layer"]
+    return f"{bars} (most: {printable(highest_layer)}, {number(highest)})"
 
 
 def _task_vectors(document: Document) -> Iterator[RenderableType]:
-    found = document["task_vectors"]
+    task_vectors = document["task_vectors"]
     yield Text("task vectors", "bold")
     for key, label in (("cosine", "cosine"), ("sign_conflict", "sign conflict")):
-        table = _table(label, *map(str, found["models"]))
-        for model, row in zip(found["models"], found[key]):
+        table = _table(label, *map(str, task_vectors["models"]))
+        for model, row in zip(task_vectors["models"], task_vectors[key]):
             name = document["models"][model]["model"]
             cells = ("" if value is None else number(value, 4) for value in row)
             table.add_row(printable(f"{model} {name}"), *cells)

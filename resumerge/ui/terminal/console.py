@@ -1,4 +1,4 @@
-"""A console that survives closed outputs and terminals without some letters."""
+"""A console that tolerates closed outputs and encodings without some letters."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from resumerge.ui.terminal.streams import LossyStream
 
 
 class SafeConsole(Console):
-    """A console for text from strangers and for readers that go away.
+    """A console for untrusted text, and for outputs that may be closed at any time.
 
-    Paths may look like markup, so text is printed as it is unless a call asks for ``markup=True``.
-    Control characters are spelled out: see `printable`. When the reader is gone, the console is
-    silent.
+    Markup in text is printed as it is, unless a call passes ``markup=True``, since paths may look
+    like markup. Control characters are escaped (`printable`). After its output is closed, the
+    console prints nothing.
 
     Args:
-        stderr: whether to print messages. A message that cannot be written is dropped, because that
-            is no reason to stop a merge.
-        terminal: whether to treat the output as a terminal. By default a notebook's cell is not
-            one, although it has a pseudo-terminal. Colours are not used there either: the kernel
-            sets FORCE_COLOR, not the user.
+        stderr: whether to print on stderr, where a message that cannot be written is dropped. It
+            must not stop a merge.
+        terminal: whether to treat the output as a terminal; None to detect it. A notebook's cell
+            then does not count as a terminal, although it has a pseudo-terminal, and gets no
+            colours: the kernel sets FORCE_COLOR, not the user.
     """
 
     def __init__(self, *, stderr: bool = False, terminal: bool | None = None) -> None:
@@ -60,22 +60,22 @@ class SafeConsole(Console):
 
 
 def print_json_line(stream: TextIO, kind: str, **data: Any) -> None:
-    """Write one of the JSON Lines of ``--json``, or drop it if it cannot be written."""
+    """Write one of the JSON Lines of ``--json``. A line that cannot be written is dropped."""
     print(json.dumps({"kind": kind, **data}), file=cast("TextIO", LossyStream(stream)), flush=True)
 
 
 def silence(stream: object) -> None:
-    """Discard everything written to a stream from now on, and what its buffer holds."""
+    """Discard the buffer of a stream and all later output, by redirecting it to /dev/null."""
     try:
         number = stream.fileno()  # type: ignore[attr-defined]
     except (AttributeError, OSError, ValueError):
         return
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, number)
-    os.close(nowhere)
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, number)
+    os.close(devnull)
 
 
 def escape_unknown_letters(stream: TextIO) -> None:
-    r"""Write a letter that the stream's encoding lacks as ``\xf6``, rather than fail."""
+    r"""Let a stream write letters that its encoding lacks as escapes, like ``\xf6``."""
     if isinstance(stream, io.TextIOWrapper):
         stream.reconfigure(errors="backslashreplace")

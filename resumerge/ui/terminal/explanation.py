@@ -42,10 +42,10 @@ def show_explanation(document: Document) -> RenderableType:
 
 def _group(group: Document) -> Iterator[RenderableType]:
     yield Prose(heading(group), style="cyan")
-    found = columns(group)
-    for line in constants(found):
+    value_columns = columns(group)
+    for line in constants(value_columns):
         yield Prose(f"  {line}")
-    varying = [column for column in found if not column.is_constant]
+    varying = [column for column in value_columns if not column.is_constant]
     if not varying:
         return
     for column in varying:
@@ -55,7 +55,7 @@ def _group(group: Document) -> Iterator[RenderableType]:
 
 
 def _bars(column: ValueColumn, rows: Sequence[Document]) -> str:
-    """Return a bar for each layer, as high as its value beside the largest."""
+    """Return a bar for each layer, with a height in proportion to its value."""
     bars = ""
     for row, height in zip(rows, column.heights):
         bar = "·" if height is None else _BARS[round(height * (len(_BARS) - 1))]

@@ -1,4 +1,4 @@
-"""A key of the terminal, read while something is shown."""
+"""The reading of a key while the terminal shows a live display."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from contextlib import contextmanager
 def wait_for_q() -> Iterator[Callable[[float], bool]]:
     """Yield a function that waits for some seconds, and returns whether q was typed meanwhile.
 
-    Without a terminal, or in the background, it only waits. The terminal does not show what is
-    typed, and is as before afterwards.
+    Without a terminal, or in the background, the function only waits. Typed characters are not
+    echoed inside the context. At its end, the terminal's settings are restored.
     """
     fd = _terminal()
     if fd is None:
@@ -38,10 +38,10 @@ def _sleep(seconds: float) -> bool:
 
 def _is_q(fd: int, seconds: float) -> bool:
     end = time.monotonic() + seconds
-    while (left := end - time.monotonic()) > 0 and select.select([fd], [], [], left)[0]:
+    while (remaining := end - time.monotonic()) > 0 and select.select([fd], [], [], remaining)[0]:
         typed = os.read(fd, 64)
-        if not typed:  # the terminal is gone
-            return _sleep(left)
+        if not typed:  # the terminal is closed
+            return _sleep(remaining)
         if b"q" in typed.lower():
             return True
     return False
@@ -52,5 +52,5 @@ def _terminal() -> int | None:
     try:
         fd = sys.stdin.fileno()
         return fd if os.isatty(fd) and os.tcgetpgrp(fd) == os.getpgrp() else None
-    except (AttributeError, OSError, ValueError):  # no stdin, or none with a descriptor
+    except (AttributeError, OSError, ValueError):  # no stdin, or a stdin without a descriptor
         return None

@@ -20,10 +20,10 @@ from resumerge.ui.text.layer_map import LayerDrawing, draw_layer_map
 PLANNING = "opening the models and planning"
 
 WIDTH = 50
-"""The most columns of a layer map; of a deeper model, a column stands for several layers."""
+"""The most columns of a layer map. For a deeper model, a column stands for several layers."""
 
 _LABELS = 16
-"""The columns of the labels."""
+"""The columns for labels."""
 
 _NAMES = 26
 """The most columns of a model's name beside a layer map."""
@@ -33,7 +33,7 @@ _COLORS = ("cyan", "magenta", "yellow", "green", "blue", "red")
 
 
 def show_plan(document: dict[str, Any]) -> RenderableType:
-    """Return the figures of a plan. The caller prints its problems."""
+    """Return the figures of a plan. The caller prints the plan's problems."""
     if not document["units"]:
         return Group(
             *_host(document),
@@ -45,10 +45,10 @@ def show_plan(document: dict[str, Any]) -> RenderableType:
         parts += ["", Text("tensors of the models", "bold"), *(Prose(printable(x)) for x in lines)]
     parts += ["", *_host(document)]
     models = [model["model"] for model in (*document["sources"], *document["stages"])]
-    for found in document["layer_maps"]:
+    for layer_map in document["layer_maps"]:
         parts += [
             "",
-            show_layer_map(draw_layer_map(found["stack"], found["layers"], WIDTH), models),
+            show_layer_map(draw_layer_map(layer_map["stack"], layer_map["layers"], WIDTH), models),
         ]
     parts += [Prose(note, "note:", "yellow") for note in document["notes"]]
     return Group(*parts)
@@ -104,17 +104,17 @@ def _facts(document: dict[str, Any]) -> Iterator[RenderableType]:
 def _sources(document: dict[str, Any]) -> Iterator[RenderableType]:
     yield Text("sources", "bold")
     for number, source in enumerate(document["sources"]):
-        at = f" at {source['revision'][:12]}" if source["revision"] else ""
+        revision = f" at {source['revision'][:12]}" if source["revision"] else ""
         reads = show_size(source["bytes_needed"])
-        text = f"{number} {source['model']}, {source['kind']}{at}, reads {reads}"
+        text = f"{number} {source['model']}, {source['kind']}{revision}, reads {reads}"
         yield Prose(printable(text))
     for number, stage in enumerate(document["stages"], len(document["sources"])):
-        made = f"{stage['method']} of {', '.join(stage['models'])}"
-        yield Prose(printable(f"{number} {stage['model']}, a stage: {made}"))
+        origin = f"{stage['method']} of {', '.join(stage['models'])}"
+        yield Prose(printable(f"{number} {stage['model']}, a stage: {origin}"))
 
 
 def _host(document: dict[str, Any]) -> Iterator[RenderableType]:
-    """Yield the lines on the machine, and on the choices that follow from it."""
+    """Yield lines about the machine, and about the settings that a run derives from it."""
     for name, value in host_rows(document["host"]):
         yield _row(name, value)
     yield ""
@@ -128,7 +128,7 @@ def _row(label: str, text: str) -> RenderableType:
 
 
 def show_layer_map(drawing: LayerDrawing, models: Sequence[str]) -> RenderableType:
-    """Return a bar for each model over the layers of the output, and the same ranges as numbers.
+    """Return a bar for each model over the layers of the output, and a table of the ranges.
 
     Args:
         drawing: the layer map.

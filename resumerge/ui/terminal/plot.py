@@ -1,7 +1,7 @@
 """Memory, batch size and throughput over time, drawn with characters.
 
-Areas have eighths of a character on a terminal with Unicode, and thirds on others. Characters say
-everything that colours say.
+The height of areas has a resolution of an eighth of a character with Unicode, and of a third with
+ASCII. Colours carry no information that the characters do not have.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from resumerge.sizes import show_seconds, show_size
 from resumerge.ui.terminal.prose import Prose
 
 LABELS = 9
-"""The columns of the labels at the left axis."""
+"""The columns for labels at the left of the axis."""
 
 WIDEST = 160
-"""The most columns. A wider plot is no easier to read."""
+"""The most columns of a plot. A wider plot is not easier to read."""
 
 STYLES = {"memory": "cyan", "batch": "magenta", "throughput": "green"}
 """The styles of the panels, by kind."""
@@ -43,7 +43,7 @@ class Glyphs:
 
     Args:
         levels: the levels of an area within one character, from empty to full.
-        outlier: the mark at the top of an area that is cut off there.
+        outlier: the mark at the top of an area that is cut off.
     """
 
     levels: str
@@ -125,7 +125,7 @@ def _character(
     steps = len(glyphs.levels) - 1
     level = round(value / top * height * steps) - (row - 1) * steps
     if row == 1 and value > 0:
-        level = max(1, level)  # a small value is not zero
+        level = max(1, level)  # a small value must differ from zero
     if level > 0:
         over = limit is not None and value > limit
         return glyphs.levels[min(steps, level)], "red" if over else STYLES[panel.kind]
@@ -144,17 +144,17 @@ def _floor(timeline: Timeline, glyphs: Glyphs) -> Text:
 
 
 def _names(timeline: Timeline) -> Text:
-    """Return a line with each attempt's number, outcome and length below it, as far as they fit."""
-    lead = f"+{timeline.left_out}" if timeline.left_out else "attempt"
-    line = Text(f"{lead:>{LABELS}}  ", "dim", no_wrap=True, overflow="crop")
-    ends = LABELS + 2
-    for span, after in zip(timeline.spans, [*timeline.spans[1:], None]):
+    """Return a line with the number, outcome and seconds of each attempt, as far as they fit."""
+    label = f"+{timeline.left_out}" if timeline.left_out else "attempt"
+    line = Text(f"{label:>{LABELS}}  ", "dim", no_wrap=True, overflow="crop")
+    line_end = LABELS + 2
+    for span, next_span in zip(timeline.spans, [*timeline.spans[1:], None]):
         start = LABELS + 2 + span.start
-        width = (LABELS + 2 + (after.start if after else timeline.columns)) - start
-        name = _name(span, width - (after is not None))
-        line.append(" " * max(0, start - ends))
+        width = (LABELS + 2 + (next_span.start if next_span else timeline.columns)) - start
+        name = _name(span, width - (next_span is not None))
+        line.append(" " * max(0, start - line_end))
         line.append(name, OUTCOME_STYLES.get(span.lifetime.outcome or "", ""))
-        ends = max(start, ends) + len(name)
+        line_end = max(start, line_end) + len(name)
     return line
 
 

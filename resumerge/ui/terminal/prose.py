@@ -1,4 +1,4 @@
-"""Text for people, broken at spaces only: words that people copy or type stay whole."""
+"""Text for people. Lines are broken only at spaces, so that words can be copied."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from rich.text import Text
 
 
 class Prose:
-    """Lines of text that fit into the width of the console.
+    """Text that is folded to the width of the console.
 
-    A word that is wider than the terminal, like a path, begins a line of its own. The terminal
-    breaks it, and copies it whole.
+    A word that is wider than the terminal, such as a path, begins a new line. The terminal wraps
+    such a word, and can still copy it in one piece.
 
     Args:
-        label: stands before the text.
+        text: the text, with any number of lines.
+        label: a word before the text; empty for none.
         style: the style of the label; the style of the text if there is no label.
-        indent: columns before the lines into which a line is folded; by default, two more than the
-            line begins with.
-        whole: whether the text is one word, although it has spaces: a command.
+        indent: columns before the continuation lines; by default, two more than the first line
+            has.
+        whole: whether the text is a command, which is never folded.
     """
 
     def __init__(
@@ -47,16 +48,16 @@ class Prose:
 def say(
     console: Console, text: str, label: str = "", style: str = "", *, whole: bool = False
 ) -> None:
-    """Print a message.
+    """Print a message: as `Prose` on a terminal, with unbroken lines in a log.
 
-    On a terminal it is `Prose`; in a log, which is searched, each line is whole.
+    Lines of a log are not folded, so that they can be searched.
     """
     soft_wrap = not console.is_terminal
     console.print(Prose(text, label, style, whole=whole), crop=False, soft_wrap=soft_wrap)
 
 
 def _fold(words: Sequence[str], width: int | None, indent: int | None) -> list[str]:
-    """Return the words in lines; a word without room beside the indent gets a smaller indent."""
+    """Return the words as lines. The indent of a line shrinks if a long word needs the space."""
     if indent is None:
         first = " ".join(words)
         indent = len(first) - len(first.lstrip()) + 2

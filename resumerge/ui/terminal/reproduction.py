@@ -1,4 +1,4 @@
-"""``resumerge reproduce`` for a terminal: whether a model that was made again is the same."""
+"""``resumerge reproduce`` for a terminal: the comparison of a repeated merge with the original."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from resumerge.sizes import counted, show_size
 from resumerge.ui.terminal.prose import Prose
 
 SHOWN = 10
-"""The most tensors, or files, that are listed."""
+"""The most tensors or files that are listed."""
 
 
 def show_reproduction(made: Reproduction) -> RenderableType:

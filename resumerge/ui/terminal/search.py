@@ -1,4 +1,4 @@
-"""``resumerge search`` for a terminal: history, best recipe, importance of parameters."""
+"""``resumerge search`` for a terminal: the trials, the best recipe, and parameters that matter."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from resumerge.ui.terminal.prose import Prose
 from resumerge.ui.text.search import show_number, show_value
 
 MOST_TRIALS = 50
-"""The most trials that are shown: the last ones, and the best."""
+"""The number of latest trials that are shown, besides the best trials."""
 
 Document = Mapping[str, Any]
 
@@ -28,21 +28,21 @@ def show_search(document: Document) -> RenderableType:
 
 
 def trial_line(row: Document, objectives: Sequence[str]) -> str:
-    """Return a trial as a line: its values, or why it has none.
+    """Return a trial as a line: its values or its error, its parameters, and its seconds.
 
     Args:
-        row: the trial, as the document has it.
+        row: one of the ``trials`` of the document.
         objectives: the names of the objectives; empty for a command that prints one number.
     """
     if row["values"] is None:
-        said = f"failed: {row['error']}"
+        result = f"failed: {row['error']}"
     else:
         names = objectives or [""]
-        said = ", ".join(f"{n} {show_number(v)}".strip() for n, v in zip(names, row["values"]))
+        result = ", ".join(f"{n} {show_number(v)}".strip() for n, v in zip(names, row["values"]))
     seconds = row["seconds"] or {}
     times = ", ".join(f"{what} {show_seconds(value)}" for what, value in seconds.items())
     parameters = ", ".join(f"{n}: {show_value(v)}" for n, v in row["parameters"].items())
-    return printable(f"{said}  ({parameters}; {times})")
+    return printable(f"{result}  ({parameters}; {times})")
 
 
 def _parts(document: Document) -> Iterator[RenderableType]:
@@ -70,7 +70,7 @@ def _parts(document: Document) -> Iterator[RenderableType]:
 
 
 def printable_lines(text: str) -> str:
-    """Return a text of several lines, indented, without control characters."""
+    """Return a text of several lines, indented, with control characters escaped."""
     return "\n".join("  " + printable(line) for line in text.splitlines())
 
 

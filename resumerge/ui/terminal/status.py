@@ -34,8 +34,7 @@ from resumerge.ui.text.search import show_batches
 EVENTS_SHOWN = 8
 ATTEMPTS_SHOWN = 12
 COLUMNS_FOR_PROCESSES, COLUMNS_FOR_TABLE = 100, 66
-"""Columns of a terminal from which attempts have process ids and hosts, and from which they are a
-table."""
+"""The least columns of a terminal to show process ids and hosts of attempts, and to use a table."""
 
 STATE_STYLES = {"done": "green", "running": "cyan", "interrupted": "yellow", "failed": "red"}
 
@@ -43,17 +42,17 @@ Run = Mapping[str, Any]
 
 
 def show_status(document: Mapping[str, Any]) -> RenderableType:
-    """Return the document of ``status --json``: the only run or search in full, or all briefly."""
+    """Return the document of ``status --json``: a single run or search in full, or all in brief."""
     runs, searches = document["runs"], document["searches"]
     if len(runs) == 1 and not searches:
         return show_run(runs[0])
     if not runs and len(searches) == 1 and "trials" in searches[0]:
         return Group(*_search_lines(searches[0]), show_search(searches[0]))
-    return Group(show_runs(runs), *(line for each in searches for line in _search_lines(each)))
+    return Group(show_runs(runs), *(line for search in searches for line in _search_lines(search)))
 
 
 def _search_lines(search: Mapping[str, Any]) -> Iterator[RenderableType]:
-    """Yield a search without its trials; for an unreadable search the reason."""
+    """Yield lines about a search, without its trials; for an unreadable search, the reason."""
     yield Text.assemble(
         (f"{printable(search['id']):<30} ", "bold"),
         (f"{search['state']:<11} ", STATE_STYLES[search["state"]]),
@@ -85,7 +84,7 @@ def _search_lines(search: Mapping[str, Any]) -> Iterator[RenderableType]:
 
 
 def show_run(run: Run) -> RenderableType:
-    """Return one run: progress, plots, what happened, attempts, events, and how to resume it."""
+    """Return one run: progress, plots, narrative, accounts, attempts, events, resume command."""
     history = history_of(run)
     parts = [*_head(run), "", Plot(history)]
     if lines := narrative_of(run, history):
@@ -114,7 +113,7 @@ def show_run(run: Run) -> RenderableType:
 
 
 def show_live(run: Run, rows: int) -> RenderableType:
-    """Return one run for ``--watch``, with plots as high as fit into the rows of the terminal."""
+    """Return one run for ``--watch``, with plots that fit into `rows` rows of the terminal."""
     history = history_of(run)
     heights = next(h for least, h in _HEIGHTS if rows >= least)
     lines = narrative_of(run, history)[-3:] if rows >= 24 else []
@@ -122,11 +121,11 @@ def show_live(run: Run, rows: int) -> RenderableType:
 
 
 _HEIGHTS = [(44, (12, 6, 6)), (34, (8, 5, 5)), (28, (6, 3, 3)), (22, (4, 2, 2)), (0, (2, 1, 1))]
-"""The (least rows of a terminal, heights of the panels)."""
+"""(least rows of a terminal, heights of the panels), highest first."""
 
 
 def show_runs(runs: Sequence[Run]) -> RenderableType:
-    """Return all runs, newest first, three lines each."""
+    """Return all runs in the given order, with three lines for each."""
     parts: list[RenderableType] = []
     for run in runs:
         total, done = run["bytes"]["total"], run["bytes"]["committed"]
@@ -159,9 +158,9 @@ def _head(run: Run) -> list[RenderableType]:
     copies = f" ({shards['copied']} are copies of files)" if shards["copied"] else ""
     bar = Table.grid(padding=(0, 1), expand=False)
     bar.add_row(ProgressBar(max(total, 1), done, width=30), f"{committed_share(run):.0%}")
-    now = state_sentence(run)
+    state = state_sentence(run)
     if run["state"] == "running" and run["rate_bytes_per_s"]:
-        now += f" {show_size(run['rate_bytes_per_s'])}/s."
+        state += f" {show_size(run['rate_bytes_per_s'])}/s."
     return [
         Text.assemble(
             (printable(run["id"]), "bold"),
@@ -173,7 +172,7 @@ def _head(run: Run) -> list[RenderableType]:
         Prose(
             f"{show_size(done)} of {show_size(total)}, "
             f"{units['committed']} of {counted(units['total'], 'tensor')}, "
-            f"{shards['sealed']} of {counted(shards['total'], 'shard')} sealed{copies}. {now}"
+            f"{shards['sealed']} of {counted(shards['total'], 'shard')} sealed{copies}. {state}"
         ),
     ]
 
@@ -183,7 +182,7 @@ def _item(text: str) -> RenderableType:
 
 
 class _Attempts:
-    """The table of attempts; a wide console gets more columns."""
+    """The attempts as a table, with more columns on a wide console; as lines on a narrow one."""
 
     def __init__(self, attempts: Sequence[Run]) -> None:
         self._attempts = attempts
@@ -218,7 +217,7 @@ class _Attempts:
 
 
 def _attempt(a: Run) -> RenderableType:
-    """Return an attempt as lines, for a console without room for a table."""
+    """Return an attempt as lines, for a console that is too narrow for a table."""
     facts = [
         f"{format_time(a['started'])[5:16]} UTC",
         show_seconds(attempt_seconds(a)),

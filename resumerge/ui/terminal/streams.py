@@ -1,7 +1,7 @@
-"""Standard streams that drop output when they are closed, full, or without a reader.
+"""Standard streams that drop output if they are closed, full, or without a reader.
 
-A merge takes hours, and its log may fill the disk, its terminal hang up. Neither is a reason to
-stop it, nor to change its exit code.
+A merge takes hours. Meanwhile its log may fill the disk, or its terminal may close. Neither should
+stop the merge or change its exit code.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from contextlib import suppress
 from typing import Any, TextIO
 
 PATIENCE = 1.0
-"""Seconds to wait, once, for the reader of a pipe that does not block."""
+"""Seconds to wait for the reader of a full, non-blocking pipe; none after a write has failed."""
 
 _STANDARD = {"stdin": 0, "stdout": 1, "stderr": 2}
 
 
 class LossyFile(io.FileIO):
-    """A descriptor for which every write succeeds; bytes that it does not take are dropped."""
+    """A file whose writes always succeed. Bytes that the descriptor does not accept are dropped."""
 
     _patience = PATIENCE
 
@@ -42,25 +42,25 @@ class LossyFile(io.FileIO):
 
 
 def occupy_closed_streams() -> None:
-    """Open /dev/null where a standard stream was closed (``>&-``) before this process began.
+    """Open /dev/null for each standard stream that was closed (``>&-``) before this process began.
 
-    Otherwise the next opened file, like a shard, would get the stream's number, and printed text
-    would be written to it. Call this before any file is opened.
+    Otherwise the next opened file, such as a shard, would get the descriptor of the stream, and
+    printed text would be written to that file. Call this before any file is opened.
     """
     for name, number in _STANDARD.items():
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free descriptor
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(number, "r" if number == 0 else "w", closefd=False))
 
 
 def lossy(stream: TextIO) -> TextIO:
-    """Return a stream to the same descriptor that drops text it cannot write, at exit too.
+    """Return a stream to the same descriptor that drops text it cannot write, also at exit.
 
     Args:
-        stream: a stream of text; returned as it is if it has no descriptor of its own.
+        stream: a text stream; returned unchanged if it has no open descriptor.
     """
     if not isinstance(stream, io.TextIOWrapper) or isinstance(_raw(stream), LossyFile):
         return stream
@@ -78,16 +78,16 @@ def lossy(stream: TextIO) -> TextIO:
 
 
 class LossyStream:
-    """A stream of text without a descriptor that drops text it cannot write.
+    """A wrapper of a text stream that drops text it cannot write, and uses no descriptor.
 
-    Consoles use it in a process that is not ours, such as a notebook's kernel.
+    Consoles use it because the process may belong to another program, such as a notebook's kernel.
     """
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """Write text, or drop it if the stream cannot take it."""
+        """Write text, or drop it if the stream does not accept it."""
         with suppress(OSError, ValueError):  # a closed stream raises ValueError
             self._stream.write(text)
         return len(text)

@@ -1,4 +1,4 @@
-"""Printing for commands: results and documents to stdout, everything else to stderr."""
+"""Printing for commands: results and documents on stdout, all other messages on stderr."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ err = SafeConsole(stderr=True)
 
 
 def print_text(text: str, console: SafeConsole = out) -> None:
-    """Print text for people: see `Prose`."""
+    """Print text for people, folded as `Prose` on a terminal."""
     say(console, text)
 
 
 def print_command(command: str, console: SafeConsole = err) -> None:
-    """Print a command in one line, which can be copied."""
+    """Print a command on one line, so that it can be copied."""
     say(console, command, whole=True)
 
 
 def print_command_to_resume(
     command: str, console: SafeConsole = err, heading: str = TO_RESUME
 ) -> None:
-    """Print the last lines of a command that stopped early.
+    """Print the last two lines of a command that stopped early: a heading, and a command to type.
 
-    Programs read the last one, and people copy it.
+    Programs read the last line, and people copy it.
     """
     say(console, heading)
     print_command(command, console)
@@ -43,7 +43,7 @@ def print_document(document: dict[str, Any]) -> None:
 
 
 def stop(lines: Iterable[str], command: str) -> NoReturn:
-    """Exit with code 75. The last line on stderr is the command to run next."""
+    """Print lines and the command to run next, as the last line on stderr, and exit with 75."""
     for line in lines:
         print_text(line, err)
     print_command(command)

@@ -12,11 +12,11 @@ from resumerge.sizes import counted
 from resumerge.ui.terminal.prose import Prose
 
 SHOWN = 5
-"""The most names of missing tensors that are listed."""
+"""The most missing tensors that are listed."""
 
 
 def show_trial(found: Trial) -> RenderableType:
-    """Return the verdict, what was generated, and how well each model predicts the text."""
+    """Return the verdict, the generated text, and how well each model predicts the text file."""
     return Group(*_lines(found))
 
 
@@ -26,8 +26,8 @@ def _lines(trial: Trial) -> Iterator[Prose]:
     yield Prose(f"{where}: {finite}", style="green" if trial.sound else "red")
     if trial.missing:
         names = ", ".join(trial.missing[:SHOWN]) + ", …" * (len(trial.missing) > SHOWN)
-        lacking = f"{counted(len(trial.missing), 'tensor')} of the model are missing: {names}"
-        yield Prose(printable(lacking), style="red")
+        missing = f"{counted(len(trial.missing), 'tensor')} of the model are missing: {names}"
+        yield Prose(printable(missing), style="red")
     yield Prose(f"{counted(trial.tokens, 'token')} after {printable(trial.prompt)!r}:")
     yield Prose(printable(f"  {trial.text}"))
     if trial.fits:

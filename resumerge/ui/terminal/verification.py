@@ -20,7 +20,7 @@ from resumerge.ui.text.commands import (
 )
 
 SHOWN = 10
-"""The most tensors, or files, that are listed."""
+"""The most tensors or files that are listed."""
 
 
 def show_verification(
@@ -30,7 +30,7 @@ def show_verification(
 
     Args:
         verification: the verification.
-        damaged: (name, damage) of tensors and files; by default of all that are damaged.
+        damaged: (name, damage) of the tensors and files to list; None for all damaged ones.
     """
     if verification.is_deleted:
         tensors = counted(verification.units, "tensor")
@@ -50,7 +50,7 @@ def show_verification(
 
 
 def show_recomputation(recomputation: Recomputation) -> Iterator[RenderableType]:
-    """Yield the result of computing blocks again: a verdict, differing tensors, and a reason."""
+    """Yield the result of computing blocks again: a verdict, differing tensors, possible causes."""
     blocks = counted(recomputation.blocks, "block")
     sample = (
         "" if recomputation.blocks == recomputation.committed else f" of {recomputation.committed}"
@@ -76,10 +76,10 @@ def show_recomputation(recomputation: Recomputation) -> Iterator[RenderableType]
 
 
 def repair_advice(verification: Verification, state_dir: Path | None) -> tuple[list[str], str]:
-    """Return how to repair the damage.
+    """Return advice on how to repair the damage.
 
     Returns:
-        lines for a person, and the command, to be printed last.
+        Lines for a person, and the command, to be printed last.
     """
     if verification.mirror is not None and verification.remake:
         text = (
@@ -97,6 +97,8 @@ def repair_advice(verification: Verification, state_dir: Path | None) -> tuple[l
         ], verify_command(verification.run, state_dir)
     lines = ["To compute the damaged tensors again:"]
     if not verification.marked:
-        why = "another process is using the run, or its ledger is read-only"
-        lines.insert(0, f"The damage is not recorded in the ledger: {why}. Run verify again first.")
+        cause = "another process is using the run, or its ledger is read-only"
+        lines.insert(
+            0, f"The damage is not recorded in the ledger: {cause}. Run verify again first."
+        )
     return lines, resume_command(verification.run, state_dir)

@@ -1,4 +1,4 @@
-"""``resumerge status --watch``: a run followed until it ends."""
+"""``resumerge status --watch``: the display of a run until it ends."""
 
 from __future__ import annotations
 
@@ -18,40 +18,40 @@ LEAVING = "q or Ctrl-C leaves; the run goes on"
 
 REFRESH_SECONDS = 0.5
 LARGEST_SHARE = 0.05
-"""The largest share of a core's time: watching must not slow down the run."""
+"""The largest share of a core's time for the display, which must not slow down the run."""
 
 RESTART_SECONDS = 5.0
-"""The time that a run may have no process between a killed attempt and the next one."""
+"""The most seconds without a process between a killed attempt and the next attempt."""
 
 
 def watch(store: RunStore, wanted: str | None, console: Console) -> None:
-    """Draw a run again and again, until it ends, Ctrl-C, or the key q.
+    """Redraw a run until it ends, or until Ctrl-C or q is typed.
 
-    Without a terminal, draw it once, when it has ended.
+    Without a terminal, the run is drawn once, when it has ended.
     """
     from rich.live import Live
 
     from resumerge.ui.terminal.status import show_live, show_run
 
-    last = None
+    run = None
     try:
         with (
             wait_for_q() as wait,
             Live(console=console, auto_refresh=False, transient=True) as live,
         ):
             for document in _documents(store, wanted, wait):
-                last = document["runs"][0]
+                run = document["runs"][0]
                 if console.is_terminal:
-                    drawn = show_live(last, console.height - 1)
-                    live.update(Group(drawn, Prose(LEAVING, style="dim")), refresh=True)
+                    picture = show_live(run, console.height - 1)
+                    live.update(Group(picture, Prose(LEAVING, style="dim")), refresh=True)
     except KeyboardInterrupt:
         pass
-    if last is not None:
-        console.print(show_run(last), crop=False)
+    if run is not None:
+        console.print(show_run(run), crop=False)
 
 
 def watch_json(store: RunStore, wanted: str | None, stream: TextIO) -> None:
-    """Write the document of ``status --json``, one per line, until the run ends."""
+    """Write the documents of ``status --json``, one per line, until the run ends."""
     try:
         for document in _documents(store, wanted, _wait):
             print(json.dumps(document), file=stream, flush=True)
@@ -67,12 +67,12 @@ def _wait(seconds: float) -> bool:
 def _documents(
     store: RunStore, wanted: str | None, wait: Callable[[float], bool]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the status of one run again and again; the last one is of its end.
+    """Yield the status of one run repeatedly, at last its status at the end.
 
     Args:
         store: the folder of all runs.
-        wanted: the run's id, output or mirror; None for the newest.
-        wait: waits for some seconds; returns whether to end.
+        wanted: the run's id or output; None for the newest run.
+        wait: waits for the given seconds, and returns whether to end.
     """
     name = store.find(wanted).name
     last_alive = None

@@ -1,6 +1,6 @@
-"""Sentences, lines and commands to type, for the terminal and for HTML alike.
+"""Sentences, lines and commands to type, for both the terminal and HTML.
 
-`narrative` makes a sentence of each event of a run, `format` lines of a status, `host` lines on the
-machine and on the choices that follow from it, `layer_map` bars of the layers' origins, and
-`commands` the commands that messages tell users to type.
+`narrative` makes sentences about the events of a run, `format` lines for a status, `host` lines
+about the machine and the settings that a run derives from it, `layer_map` bars for the origins of
+layers, and `commands` the commands that messages advise users to type.
 """

@@ -1,4 +1,4 @@
-"""The used tensors of the models, and the reasons for unused ones, in a few lines."""
+"""Lines about the used tensors of the models, and the reasons for unused tensors."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ SHOWN = 2
 
 
 def account_lines(accounts: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a line on the models whose tensors are all used, then a line for each other model.
+    """Yield a line about the models whose tensors are all used, then a line for each other model.
 
     Args:
-        accounts: the part of a plan or a run on its accounts.
+        accounts: the part ``accounts`` of the document of a plan or a run.
     """
     models = accounts["sources"]
     whole = [m for m in models if m["used"] == m["tensors"]]
@@ -30,6 +30,6 @@ def account_lines(accounts: Mapping[str, Any]) -> Iterator[str]:
 
 
 def reason_line(reason: Mapping[str, Any]) -> str:
-    """Return how many tensors are not used for one reason, and which: ``3 tied to another …``."""
+    """Return the number of tensors with a reason, the reason, and names of them, as text."""
     phrase = REASONS[reason["reason"]].phrase
     return f"{reason['tensors']} {phrase} ({some(reason['names'], most=SHOWN)})"

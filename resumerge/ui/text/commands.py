@@ -1,4 +1,4 @@
-"""The commands that messages tell users to type: to resume a run, to repair damage."""
+"""The commands that messages advise users to type, such as those to resume a run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from resumerge.options import Options, declared
 from resumerge.printable import shell_line
 
 TO_RESUME = "To resume:"
-"""The line before a command to type, which is the last one."""
+"""The line before the last line, which is the command that resumes."""
 
 
 def resume_command(run: str, state_dir: Path | None, options: Options | None = None) -> str:
@@ -27,25 +27,25 @@ def resume_command(run: str, state_dir: Path | None, options: Options | None = N
 
     Args:
         run: the run's id, output or mirror.
-        state_dir: the folder of the ledgers.
-        options: the options of the command that stopped; those that have to be given again are in
-            the result.
+        state_dir: the state folder; None for the default.
+        options: the options of the command that stopped. The result repeats those that the run's
+            ledger does not keep.
     """
-    again = {} if options is None else _given_again(run, options)
+    repeated = {} if options is None else _given_again(run, options)
     words = [
         word
         for option in declared()
-        if option.name in again
-        for word in option.words(again[option.name])
+        if option.name in repeated
+        for word in option.words(repeated[option.name])
     ]
     return shell_line(["resumerge", "resume", run, *_in_state(state_dir), *words])
 
 
 def resume_call(run: str, state_dir: Path | None, options: Options) -> str:
-    """Return the call in Python that does what `resume_command` says."""
-    again = {"state_dir": str(RunStore(state_dir).folder), **_given_again(run, options)}
-    given = ", ".join(f"{name}={value!r}" for name, value in again.items())
-    return f"resumerge.resume({run!r}, {given})"
+    """Return the Python call that corresponds to `resume_command`."""
+    repeated = {"state_dir": str(RunStore(state_dir).folder), **_given_again(run, options)}
+    arguments = ", ".join(f"{name}={value!r}" for name, value in repeated.items())
+    return f"resumerge.resume({run!r}, {arguments})"
 
 
 def _given_again(run: str, options: Options) -> dict[str, Any]:
@@ -55,24 +55,24 @@ def _given_again(run: str, options: Options) -> dict[str, Any]:
     except (sqlite3.Error, ValueError):
         kept = None
     mirror = options.mirror and normalise(options.mirror)
-    known = has_mirror(run, options)
-    unknown = replace(options, mirror=None if known else mirror)
-    return unknown.given_again(kept if isinstance(kept, dict) else {})
+    is_recorded = has_mirror(run, options)
+    not_recorded = replace(options, mirror=None if is_recorded else mirror)
+    return not_recorded.given_again(kept if isinstance(kept, dict) else {})
 
 
 def watch_command(run: str, state_dir: Path | None) -> str:
-    """Return ``resumerge status RUN --watch``, for any working folder."""
+    """Return ``resumerge status RUN --state-dir DIR --watch``, for any working folder."""
     return shell_line(["resumerge", "status", run, *_in_state(state_dir), "--watch"])
 
 
 def next_command(state_dir: Path, *words: str) -> str:
-    """Return a command to type next in this folder, without naming the usual state folder."""
-    more = [] if state_dir == RunStore().folder else _in_state(state_dir)
-    return shell_line(["resumerge", *words, *more])
+    """Return a command to type next in this folder. The default state folder is not named in it."""
+    state_words = [] if state_dir == RunStore().folder else _in_state(state_dir)
+    return shell_line(["resumerge", *words, *state_words])
 
 
 def loading_call(model: Path) -> str | None:
-    """Return the Python call that loads a finished model; None if config.json does not tell it."""
+    """Return the Python call that loads a finished model; None for a model without config.json."""
     if not (model / "config.json").exists():
         return None
     if (model / "modules.json").exists():
@@ -90,12 +90,12 @@ GONE = (
 
 
 def is_gone(run: str, state_dir: Path | None) -> bool:
-    """Return whether the folder of an earlier run is gone."""
+    """Return whether the folder of a run in the state folder does not exist any more."""
     return not (RunStore(state_dir).folder / run).is_dir()
 
 
 def start_over_command() -> str:
-    """Return the command that merges again from the start, for a run whose ledger is gone."""
+    """Return the command that starts a merge over whose ledger was deleted."""
     is_run = sys.argv[1:2] == ["run"]
     return repeat_command() if is_run else shell_line(["resumerge", "run", "RECIPE", "OUT"])
 
@@ -114,7 +114,7 @@ def _recorded(run: str, options: Options, column: str) -> Any:
 
 
 def verify_command(run: str, state_dir: Path | None) -> str:
-    """Return ``resumerge verify RUN``, for any working folder."""
+    """Return ``resumerge verify RUN --state-dir DIR``, for any working folder."""
     return shell_line(["resumerge", "verify", run, *_in_state(state_dir)])
 
 
@@ -124,12 +124,12 @@ def mirror_command(url: str) -> str:
 
 
 def remake_command(url: str) -> str:
-    """Return the command that makes a mirror's model again, if no run of it is known."""
+    """Return the command that makes a mirror's model again, for a machine without its ledger."""
     return shell_line(["resumerge", "run", "RECIPE", "OUT", "--mirror", url, "--restart"])
 
 
 def command_of(run: Mapping[str, Any]) -> str:
-    """Return the command that resumes a run, given as in ``resumerge status --json``."""
+    """Return the command that resumes one of the runs of ``resumerge status --json``."""
     mirror = run.get("mirror")
     if mirror and not mirror["here"]:
         return mirror_command(mirror["url"])
@@ -137,19 +137,19 @@ def command_of(run: Mapping[str, Any]) -> str:
 
 
 def resume_search_command(search: Mapping[str, Any]) -> str:
-    """Return the command that resumes a search, given as in ``resumerge status --json``."""
+    """Return the command that resumes one of the searches of ``resumerge status --json``."""
     return resume_command(search["output"], Path(search["study"]).parents[2])
 
 
 def repair_command(target: str, state_dir: Path | None) -> str:
-    """Return ``resumerge cache repair TARGET``, with the state folder that records the damage."""
+    """Return ``resumerge cache repair TARGET`` with the state folder, where damage is recorded."""
     return shell_line(["resumerge", "cache", "repair", target, *_in_state(state_dir)])
 
 
 def repeat_command() -> str:
-    """Return the command that this process was started with; it resumes if no run was created yet.
+    """Return the command that this process was started with, for any working folder.
 
-    Paths in it and in the recipe may be relative: ``--chdir`` makes it work from any folder.
+    ``--chdir`` is added, since paths in the command and in the recipe may be relative.
     """
     words = sys.argv[1:]
     state = os.environ.get("RESUMERGE_STATE_DIR")
@@ -159,5 +159,5 @@ def repeat_command() -> str:
 
 
 def _in_state(state_dir: Path | None) -> list[str]:
-    """Return the words that name the state folder, for any working folder."""
+    """Return the words that name the state folder by its absolute path."""
     return ["--state-dir", str(RunStore(state_dir).folder)]

@@ -1,4 +1,4 @@
-"""The numbers and sentences of a comparison, as terminals and pages show them."""
+"""The numbers and sentences of a comparison, for terminals and pages."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ CAUTION = (
 
 
 def labels(document: Mapping[str, Any]) -> list[str]:
-    """Return a short name for each model: the end of its reference.
+    """Return a short name for each model: the last part of its reference.
 
-    Where two have the same, their numbers are added.
+    Equal names are followed by the index of the model.
     """
     ends = [model["model"].rstrip("/").rpartition("/")[2] for model in document["models"]]
     return [end if ends.count(end) == 1 else f"{end} ({n})" for n, end in enumerate(ends)]
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """Return a number in so many digits; a dash for None."""
+    """Return a number with `digits` significant digits; a dash for None."""
     return "–" if value is None else f"{value:.{digits}g}"
 
 
 def part_in_percent(part: int, whole: int) -> str:
-    """Return a part of a whole in percent; 0 % and 100 % only if they are exact."""
+    """Return a part of a whole in percent; ``0%`` and ``100%`` only for exact values."""
     if not part or part == whole:
         return "100%" if part else "0%"
     percent = 100 * part / whole
@@ -38,14 +38,14 @@ def part_in_percent(part: int, whole: int) -> str:
 
 
 def tokens_sentence(tokens: Mapping[str, Any] | None) -> str:
-    """Return a sentence on two vocabularies; empty where one has no tokenizer."""
+    """Return a sentence about two vocabularies; empty if a model has no tokenizer."""
     if tokens is None:
         return ""
     if tokens["same"]:
         return f"The tokenizers have the same {tokens['tokens'][0]:,} tokens"
     parts = [
-        f"{counted(tokens[key]['count'], 'token')} {said}, like {tokens[key]['examples'][0]!r}"
-        for key, said in (
+        f"{counted(tokens[key]['count'], 'token')} {phrase}, like {tokens[key]['examples'][0]!r}"
+        for key, phrase in (
             ("moved", "with another id"),
             ("only_first", "only in the first"),
             ("only_second", "only in the second"),

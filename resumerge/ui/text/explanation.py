@@ -1,4 +1,4 @@
-"""The resolved parameters as columns: values that are the same in all layers, and other ones."""
+"""The resolved parameters as columns, divided into constant and varying values."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ MOST_KINDS = 8
 Document = Mapping[str, Any]
 
 _Key = tuple[str, str]
-"""A model and a parameter of it; of the merge itself the model is empty."""
+"""(model, parameter). The model is empty for a parameter of the merge itself."""
 
 
 @dataclass(frozen=True)
 class ValueColumn:
-    """The values of one parameter, a cell for each row of a group.
+    """The values of one parameter, with a cell for each row of a group.
 
     Args:
         parameter: the parameter's name.
-        model: the model of the parameter; empty for the merge itself.
-        cells: its values as text; empty where a row has none.
-        numbers: its values, where each is one number; None where it is not.
+        model: the model of the parameter; empty for a parameter of the merge itself.
+        cells: the values as text; empty text for a row without a value.
+        numbers: the values as numbers; None for a row whose value is not a single number.
     """
 
     parameter: str
@@ -45,9 +45,9 @@ class ValueColumn:
 
     @property
     def heights(self) -> list[float | None]:
-        """The numbers as shares of the largest one, by magnitude."""
-        most = max((abs(n) for n in self.numbers if n is not None), default=0.0) or 1.0
-        return [None if n is None else abs(n) / most for n in self.numbers]
+        """The magnitudes of `numbers`, as shares of the largest one; None for a row without one."""
+        largest = max((abs(n) for n in self.numbers if n is not None), default=0.0) or 1.0
+        return [None if n is None else abs(n) / largest for n in self.numbers]
 
 
 def title(stage: Document) -> str:
@@ -57,13 +57,13 @@ def title(stage: Document) -> str:
 
 
 def meanings(stage: Document) -> list[str]:
-    """Return a line on the meaning of each parameter that the tensors of a document have."""
+    """Return a line with the meaning of each parameter that the tensors of a document have."""
     used = {column.parameter for group in stage["groups"] for column in columns(group)}
     return [f"{name}: {text}" for name, text in stage["parameters"].items() if name in used]
 
 
 def heading(group: Document) -> str:
-    """Return how many tensors a group has, and of which kinds."""
+    """Return the heading of a group: its number of tensors, and their kinds."""
     kinds = some(group["kinds"], most=MOST_KINDS)
     return printable(f"{counted(group['tensors'], 'tensor')}: {kinds}")
 
@@ -76,27 +76,32 @@ def columns(group: Document) -> list[ValueColumn]:
 
 
 def constants(columns: Iterable[ValueColumn]) -> list[str]:
-    """Return a line for the merge and each model, with the values that all rows share."""
+    """Return a line for the merge and for each model, with the values that all rows share."""
     lines: dict[str, list[str]] = {}
     for column in columns:
         if column.is_constant:
-            said = f"{column.parameter} {column.cells[0]}" if column.cells[0] else column.parameter
-            lines.setdefault(column.model, []).append(said)
+            values = (
+                f"{column.parameter} {column.cells[0]}" if column.cells[0] else column.parameter
+            )
+            lines.setdefault(column.model, []).append(values)
     return [
-        printable(f"{model}: {', '.join(said)}" if model else ", ".join(said))
-        for model, said in lines.items()
+        printable(f"{model}: {', '.join(values)}" if model else ", ".join(values))
+        for model, values in lines.items()
     ]
 
 
 def span(layers: Sequence[str] | None) -> str:
-    """Return consecutive layers as a range."""
+    """Return consecutive layers as text, like ``2 to 5``; empty for None."""
     if not layers:
         return ""
     return layers[0] if len(layers) == 1 else f"{layers[0]} to {layers[-1]}"
 
 
 def _values(setting: Document) -> dict[_Key, Any]:
-    """Return the values of a setting by model and parameter; a model twice has a number."""
+    """Return the values of a setting by model and parameter.
+
+    A repeated model has the number of the repetition after its name.
+    """
     copied = setting["method"] is None
     values: dict[_Key, Any] = {} if copied else {("", "method"): setting["method"]}
     values |= {("", name): value for name, value in setting["parameters"].items()}

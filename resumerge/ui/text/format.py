@@ -1,4 +1,4 @@
-"""Times, events, mirrors and clusters of a status, as text."""
+"""The times, events, mirror and cluster of a run's document, as text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def format_time(at: str | None) -> str:
 
 
 def format_event(event: Mapping[str, Any]) -> str:
-    """Return the data of an event of any kind, in one line."""
+    """Return the data of an event of any kind, as one line of text."""
     data = dict(event["data"])
     parts = [str(data.pop("reason").split("\n")[0])] if isinstance(data.get("reason"), str) else []
     data.pop("reason", None)
@@ -39,7 +39,7 @@ def _format(key: str, value: object) -> str:
 
 
 def is_output_in_bucket(run: Mapping[str, Any]) -> bool:
-    """Return whether a run's output is in a bucket, which is then not called its mirror."""
+    """Return whether a run's output is in a bucket. Texts then call its mirror the bucket."""
     mirror = run.get("mirror")
     return mirror is not None and run["output"] == mirror["url"] and is_bucket(mirror["url"])
 
@@ -59,7 +59,7 @@ def format_mirror(run: Mapping[str, Any]) -> str:
 
 
 def format_cluster(run: Mapping[str, Any]) -> list[str]:
-    """Return a line for each machine that did tasks of a run, after one for all of them."""
+    """Return a line about all tasks of a run, then a line for each machine; empty without tasks."""
     cluster = run.get("cluster")
     if not cluster:
         return []
@@ -86,12 +86,12 @@ def _speed(node: Mapping[str, Any]) -> str:
 
 
 def state_word(run: Mapping[str, Any]) -> str:
-    """Return the state of a run in a word; ``deleted`` if it is done and its output is gone."""
+    """Return the state of a run as one word; ``deleted`` for a finished run without its output."""
     return "deleted" if run["output_deleted"] else str(run["state"])
 
 
 def both_ends(text: str, width: int) -> str:
-    """Return a text in at most `width` letters: a long one without its middle."""
+    """Return a text of at most `width` letters; the middle of a longer text is left out."""
     if len(text) <= width:
         return text
     end = (width - 1) // 2

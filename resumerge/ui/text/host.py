@@ -1,4 +1,4 @@
-"""Descriptions of the machine, and of the choices that a run makes because of it."""
+"""Descriptions of the machine, and of the settings that a run derives from it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DURABLE = {
 
 
 def host_rows(host: Facts) -> Iterator[tuple[str, str]]:
-    """Yield (property, value) of a machine."""
+    """Yield (property, value) for each line about a machine."""
     cores = [counted(host["cores"], "core"), *([] if host["gpus"] else ["no GPU"])]
     yield "machine", f"{_KINDS[host['platform']]}: {', '.join(cores)}"
     memory, disk = host["memory"], host["disk"]
@@ -49,7 +49,7 @@ def host_rows(host: Facts) -> Iterator[tuple[str, str]]:
 
 
 def choice_rows(choices: list[Facts]) -> Iterator[tuple[str, str, str, str]]:
-    """Yield (what, chosen value, reason, the option that overrides it)."""
+    """Yield (name, chosen value, reason, option that overrides it) of each setting."""
     for choice in choices:
         chosen = choice["chosen"]
         if choice["what"] == "memory":

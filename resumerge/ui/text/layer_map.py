@@ -1,4 +1,4 @@
-"""The models that the layers of the output come from, as bars and ranges of text."""
+"""The origins of the output's layers, as bars and ranges of text."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 Origin = Sequence[Sequence[int]]
-"""(source number, its layer) of every input of one layer of the output."""
+"""(source number, layer of the source) of each input of one layer of the output."""
 
 
 @dataclass(frozen=True)
 class LayerDrawing:
-    """A drawing of the models that the layers of the output come from.
+    """A drawing of the origins of the output's layers.
 
     Args:
-        stack: the list of layers, as its tensors are named.
-        count: layers of the output.
-        each: number of layers for which one character of a bar stands.
-        bars: (source number, one character for every `each` layers) of every source that is used.
-        ranges: (layers of the output, layers of the sources) as text with numbers.
+        stack: the name of the list of layers, as in the names of its tensors.
+        count: the number of layers of the output.
+        each: the number of layers for each character of a bar.
+        bars: (source number, bar with one character for `each` layers) of each used source.
+        ranges: (layers of the output, layers of the sources), as text.
     """
 
     stack: str
@@ -32,9 +32,9 @@ def draw_layer_map(stack: str, layers: Sequence[Origin], columns: int) -> LayerD
     """Return the drawing of a list of layers.
 
     Args:
-        stack: the list of layers, as its tensors are named.
-        layers: one entry for each layer of the output.
-        columns: most characters of a bar.
+        stack: the name of the list of layers, as in the names of its tensors.
+        layers: the origin of each layer of the output.
+        columns: the most characters of a bar.
     """
     each = -(-len(layers) // columns)
     used = sorted({source for layer in layers for source, _ in layer})
@@ -47,7 +47,7 @@ def draw_layer_map(stack: str, layers: Sequence[Origin], columns: int) -> LayerD
 
 
 def bar(layers: Sequence[Origin], source: int, each: int = 1) -> str:
-    """Return one character for every `each` layers: filled if one of them comes from the source."""
+    """Return a character for every `each` layers, filled if one of them comes from the source."""
     used = [any(number == source for number, _ in layer) for layer in layers]
     return "".join("█" if any(used[i : i + each]) else "·" for i in range(0, len(used), each))
 
@@ -55,7 +55,7 @@ def bar(layers: Sequence[Origin], source: int, each: int = 1) -> str:
 def runs(
     layers: Sequence[Origin],
 ) -> Iterator[tuple[int, int, list[tuple[int, int, int]]]]:
-    """Yield (first, last, [(source, its first, its last)]) of every run of consecutive layers."""
+    """Yield each run of consecutive layers, as (first, last, [(source, its first, its last)])."""
     start = 0
     for end in range(1, len(layers) + 1):
         after = [[source, layer + 1] for source, layer in layers[end - 1]]
@@ -67,5 +67,5 @@ def runs(
 
 
 def _span(first: int, last: int) -> str:
-    """Return layers as ``3`` or ``3-7``, which includes the last."""
+    """Return layers as text, like ``3`` or ``3-7``; both ends are included."""
     return str(first) if first == last else f"{first}-{last}"

@@ -13,10 +13,10 @@ from resumerge.sizes import counted, show_range, show_seconds, show_size
 from resumerge.ui.text.format import is_output_in_bucket
 
 LAST_ATTEMPTS = 4
-"""The most attempts with a sentence each. Earlier ones are counted by how they ended."""
+"""The most attempts with a sentence of their own. Earlier attempts are counted by outcome."""
 
 NOTABLE_SHARE = 0.05
-"""The least share of the available memory that other processes take to be mentioned."""
+"""The least share of the available memory, taken by other processes, that is mentioned."""
 
 _ENDS = {
     "oom": "The kernel killed attempt {n} because memory ran out",
@@ -31,7 +31,7 @@ _SUMMED_ENDS = {
     "error": "stopped",
 }
 _DEATHS = {EventKind.WORKER_KILLED, EventKind.WORKER_CRASHED, EventKind.WORKER_STALLED}
-"""The kinds of events about how the process of an attempt died."""
+"""The kinds of events about the death of an attempt's process."""
 
 WITH_FACTS = {
     EventKind.BATCH_LOWERED,
@@ -40,13 +40,13 @@ WITH_FACTS = {
     EventKind.STREAMED,
     *_DEATHS,
 }
-"""The kinds of events whose facts are told: each by a function, as `_streamed` is one."""
+"""The kinds of events whose sentence contains facts. A function like `_streamed` makes it."""
 
 UNTOLD = {EventKind.MEMORY_WAIT_ENDED, EventKind.TASK_STARTED, EventKind.TASK_FINISHED}
-"""The kinds of events without a sentence: `MEMORY_AWAITED` has one, and tasks are counted."""
+"""The kinds of events without a sentence. `MEMORY_AWAITED` covers the first; tasks are counted."""
 
 _FIGURE = re.compile(r"[0-9.]+ ?(%|[kMG]?B\b)?")
-"""A number with its unit: reasons that differ in nothing else count as one."""
+"""A number with its unit. Reasons that differ only in numbers are counted together."""
 
 _SENTENCES: Mapping[str, str] = {
     EventKind.MEMORY_AWAITED: "The run waited for memory, because there was not enough to continue",
@@ -119,12 +119,14 @@ def narrative_of(run: Mapping[str, Any], history: History) -> list[str]:
 def _ends(run: Mapping[str, Any]) -> list[str]:
     attempts = run["attempts"]
     ended = [(a, b) for a, b in zip(attempts, [*attempts[1:], None]) if a["outcome"]]
-    bad = [(a, b) for a, b in ended if a["outcome"] != "done"]
-    sentences = [_end(a, b, run["events"]) for a, b in bad[-LAST_ATTEMPTS:]]
-    before = Counter(a["outcome"] for a, _ in bad[:-LAST_ATTEMPTS])
-    if before:
-        ways = ", ".join(f"{_SUMMED_ENDS.get(o, o)} {_times(n)}" for o, n in before.items())
-        sentences.insert(0, f"Earlier attempts: {ways}.")
+    unfinished = [(a, b) for a, b in ended if a["outcome"] != "done"]
+    sentences = [_end(a, b, run["events"]) for a, b in unfinished[-LAST_ATTEMPTS:]]
+    earlier_outcomes = Counter(a["outcome"] for a, _ in unfinished[:-LAST_ATTEMPTS])
+    if earlier_outcomes:
+        outcomes = ", ".join(
+            f"{_SUMMED_ENDS.get(o, o)} {_times(n)}" for o, n in earlier_outcomes.items()
+        )
+        sentences.insert(0, f"Earlier attempts: {outcomes}.")
     return sentences
 
 
@@ -133,25 +135,30 @@ def _end(
 ) -> str:
     text = _ENDS.get(attempt["outcome"], f"Attempt {{n}} ended: {attempt['outcome']}")
     text = text.format(n=attempt["n"])
-    if why := _why(attempt, events):
-        text += f" ({why})"
+    if cause := _why(attempt, events):
+        text += f" ({cause})"
     if after is None:
         return f"{text}."
     budget, before = after.get("budget"), attempt.get("budget")
-    changed = f" with a budget of {show_size(budget)}" if budget and budget != before else ""
-    return f"{text}; attempt {after['n']} resumed{changed}."
+    new_budget = f" with a budget of {show_size(budget)}" if budget and budget != before else ""
+    return f"{text}; attempt {after['n']} resumed{new_budget}."
 
 
 def _why(attempt: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> str:
-    """Return how the process of an attempt died, or the first line of the error that stopped it."""
-    mine = [e for e in events if e.get("attempt") == attempt["n"]]
-    for data in (e["data"] for e in reversed(mine) if e["kind"] in _DEATHS):
+    """Return the cause of the death of an attempt's process, or the first line of its last error.
+
+    The text is empty if neither is recorded.
+    """
+    attempt_events = [e for e in events if e.get("attempt") == attempt["n"]]
+    for data in (e["data"] for e in reversed(attempt_events) if e["kind"] in _DEATHS):
         if data.get("cause") == "stall":
-            waited = f": it {data['waited_for']}" if data.get("waited_for") else ""
-            return f"no progress for {show_seconds(data.get('seconds') or 0.0)}{waited}"
+            waited_for = f": it {data['waited_for']}" if data.get("waited_for") else ""
+            return f"no progress for {show_seconds(data.get('seconds') or 0.0)}{waited_for}"
         if data.get("cause") != "oom" and data.get("signal"):
             return str(data["signal"])
-    reasons = [str(e["data"].get("reason", "")) for e in mine if e["kind"] == EventKind.STOPPED]
+    reasons = [
+        str(e["data"].get("reason", "")) for e in attempt_events if e["kind"] == EventKind.STOPPED
+    ]
     return reasons[-1].split("\n")[0].rstrip(".") if reasons else ""
 
 
@@ -161,24 +168,24 @@ def _batches(events: Sequence[Mapping[str, Any]]) -> list[str]:
     if not lowered:
         return []
     least = min((data["after"] for data in lowered if data.get("after")), default=0)
-    alike: dict[str, list[str]] = {}
+    groups: dict[str, list[str]] = {}
     for reason in (str(data.get("reason", "")) for data in lowered):
-        alike.setdefault(_FIGURE.sub("", reason), []).append(reason)
-    common = sorted((same for key, same in alike.items() if key), key=len, reverse=True)[:2]
-    why = "; ".join(
-        same[-1] + (f" ({_times(len(same))})" if len(alike) > 1 else "") for same in common
+        groups.setdefault(_FIGURE.sub("", reason), []).append(reason)
+    common = sorted((group for key, group in groups.items() if key), key=len, reverse=True)[:2]
+    reasons = "; ".join(
+        group[-1] + (f" ({_times(len(group))})" if len(groups) > 1 else "") for group in common
     )
     return [
         f"The batch size was lowered {_times(len(lowered))}"
         + (f", down to {show_size(least)}" if least else "")
-        + (f": {why}" if why else "")
+        + (f": {reasons}" if reasons else "")
         + (f"; it was raised {_times(len(raised))}" if raised else "")
         + "."
     ]
 
 
 def _others(history: History) -> list[str]:
-    """Return sentences about what other processes took while attempts ran."""
+    """Return a sentence about the memory that other processes took, if it was a notable amount."""
     falls = []
     for lifetime in history.lifetimes:
         taken_bytes, given_back = taken_by_others(lifetime)
@@ -194,14 +201,14 @@ def _others(history: History) -> list[str]:
 
 
 def taken_by_others(lifetime: Lifetime) -> tuple[int, int]:
-    """Return the deepest fall of available memory, and how much became available again: bytes."""
-    highest = taken = floor = back = 0
+    """Return the largest fall of available memory, and the later recovery of it, in bytes."""
+    highest = taken = lowest = recovered = 0
     for point in lifetime.points:
         highest = max(highest, point.left_high)
         if highest - point.left_low > taken:
-            taken, floor, back = highest - point.left_low, point.left_low, 0
-        back = max(back, point.left_high - floor) if taken else 0
-    return taken, min(back, taken)
+            taken, lowest, recovered = highest - point.left_low, point.left_low, 0
+        recovered = max(recovered, point.left_high - lowest) if taken else 0
+    return taken, min(recovered, taken)
 
 
 def _over_budget(history: History) -> list[str]:
@@ -210,22 +217,22 @@ def _over_budget(history: History) -> list[str]:
 
 
 def _streamed(events: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return a sentence about the bytes that all attempts fetched together."""
+    """Return a sentence about the streamed bytes of all attempts, if there are any."""
     totals = [event["data"] for event in events if event["kind"] == EventKind.STREAMED]
     if not totals:
         return []
     fetched, requests = (sum(data.get(n) or 0 for data in totals) for n in ("bytes", "requests"))
-    attempts = f" in {counted(len(totals), 'attempt')}" if len(totals) > 1 else ""
+    in_attempts = f" in {counted(len(totals), 'attempt')}" if len(totals) > 1 else ""
     return [
         f"Models were read from their servers by ranges, and not stored (--stream): "
-        f"{show_size(fetched)} by {counted(requests, 'request')}{attempts}."
+        f"{show_size(fetched)} by {counted(requests, 'request')}{in_attempts}."
     ]
 
 
 def _other_events(run: Mapping[str, Any]) -> list[str]:
-    """Return a sentence for every other kind of event, also for kinds that have no text above."""
-    apart = WITH_FACTS | UNTOLD
-    counts = Counter(e["kind"] for e in run["events"] if e["kind"] not in apart)
+    """Return a sentence for each other kind of event. A kind without a text is named."""
+    handled = WITH_FACTS | UNTOLD
+    counts = Counter(e["kind"] for e in run["events"] if e["kind"] not in handled)
     mirror = "output" if is_output_in_bucket(run) else "mirror"
     return [
         (_SENTENCES.get(kind, "").format(mirror=mirror) or kind.replace("_", " ").capitalize())

@@ -1,4 +1,4 @@
-"""The numbers of a merge, and how they changed, in a few lines."""
+"""Lines about the numbers of a merge, and their changes."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from typing import Any
 
 
 def whole_line(accounts: Mapping[str, Any]) -> str:
-    """Return a line on the whole change; empty if there is none, or nothing was measured.
+    """Return a line about the change of all tensors; empty without changes or measurements.
 
     Args:
-        accounts: the part of a run on its accounts.
+        accounts: the part ``accounts`` of the document of a run.
     """
     numbers = accounts["numbers"]
     return ", ".join(_of_all(numbers)) if numbers else ""
 
 
 def model_lines(accounts: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a line for each model on its part in the change; none if nothing was measured.
+    """Yield a line for each model about its part in the change; no line without measurements.
 
     Args:
-        accounts: the part of a run on its accounts.
+        accounts: the part ``accounts`` of the document of a run.
     """
     for model in (accounts["numbers"] or {"models": ()})["models"]:
-        if own := ", ".join(_of_model(model)):
-            yield f"{model['model']}: {own}"
+        if facts := ", ".join(_of_model(model)):
+            yield f"{model['model']}: {facts}"
 
 
 def _of_all(numbers: Mapping[str, Any]) -> Iterator[str]:
@@ -49,5 +49,5 @@ def _of_model(model: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _share(share: float) -> str:
-    """Return a share in percent, also one that is not 0 and would be rounded to it."""
+    """Return a share above zero in percent; ``less than 1%`` for one that would be rounded to 0."""
     return f"{share:.0%}" if share >= 0.005 else "less than 1%"

@@ -12,9 +12,9 @@ def pushed_sentence(document: Mapping[str, Any]) -> str:
     """Return a line that names the uploaded model.
 
     Args:
-        document: that of ``push --json``.
+        document: the document of ``push --json``.
     """
-    nbytes, there = document["bytes"], document["bytes"] - document["sent"]
-    known = f" ({show_size(there)} were already there)" if there else ""
-    what = f"{counted(len(document['files']), 'file')}, {show_size(nbytes)}{known}"
-    return f"Done: {what}, in {document['repo']}"
+    nbytes, not_sent = document["bytes"], document["bytes"] - document["sent"]
+    skipped = f" ({show_size(not_sent)} were already there)" if not_sent else ""
+    uploaded = f"{counted(len(document['files']), 'file')}, {show_size(nbytes)}{skipped}"
+    return f"Done: {uploaded}, in {document['repo']}"

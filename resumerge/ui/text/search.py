@@ -7,10 +7,10 @@ from typing import Any
 
 
 def show_batches(search: Mapping[str, Any]) -> str:
-    """Return how many trials are suggested and evaluated at a time; empty for one after the other.
+    """Return the sizes of batches and of parallel evaluation as text; empty for single trials.
 
     Args:
-        search: of ``status --json``, or the document of ``search --json``.
+        search: one of the searches of ``status --json``, or the document of ``search --json``.
     """
     batch, jobs = search["batch"] or 1, search.get("jobs") or 1
     if batch == 1:
