@@ -95,7 +95,7 @@ def is_gone(run: str, state_dir: Path | None) -> bool:
 
 
 def start_over_command() -> str:
-    """Return the command that starts a merge over whose ledger was deleted."""
+    """Return the command that merges again from the start, after the run's ledger was deleted."""
     is_run = sys.argv[1:2] == ["run"]
     return repeat_command() if is_run else shell_line(["resumerge", "run", "RECIPE", "OUT"])
 

@@ -1,4 +1,4 @@
-"""Runs commands of the program for the page, each in its own process."""
+"""The page's calls of commands of the program, each in its own process."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ Process = subprocess.Popen[str]
 
 @dataclass(frozen=True)
 class Commands:
-    """Runs commands in a folder.
+    """A runner of commands in a folder.
 
     Args:
-        folder: the working folder.
+        folder: the working folder of the processes.
         state_dir: the folder of the ledgers.
-        environment: the variables of the processes; None for those of this one.
+        environment: the environment of the processes; None for the environment of this process.
     """
 
     folder: Path
@@ -41,7 +41,7 @@ class Commands:
     environment: Mapping[str, str] | None = None
 
     def document(self, *words: str) -> dict[str, Any]:
-        """Return the document that a command prints with ``--json``, whatever its exit code is.
+        """Return the document that a command prints with ``--json``, with any exit code.
 
         Args:
             words: the command and its arguments.
@@ -53,56 +53,56 @@ class Commands:
         return _document(words, *self._ended(words))
 
     def detach(self, *words: str) -> None:
-        """Run a command that merges, until it works on its run or has ended.
+        """Start a command that merges, and wait until it works on its run or has ended.
 
-        It goes on when this process ends.
+        The command continues if this process ends.
 
         Args:
             words: the command and its arguments.
 
         Raises:
             InputError: the command refused its arguments; nothing was written.
-            Resumable: the command stopped; the same command goes on.
+            Resumable: the command stopped; the same command continues its work.
         """
-        code, printed, said = self._ended([words[0], "--detach", *words[1:]])
+        code, printed, stderr = self._ended([words[0], "--detach", *words[1:]])
         if code:
-            raise _error(words, code, printed, said)
+            raise _error(words, code, printed, stderr)
 
     def follow(
         self, words: Sequence[str], began: Callable[[Process], None]
     ) -> Iterator[str | dict[str, Any]]:
-        """Yield the lines that a command prints as it works, and then its document.
+        """Yield the lines that a command prints to stderr while it works, and then its document.
 
         Args:
             words: the command and its arguments.
-            began: called with the process, which SIGINT stops.
+            began: called with the process, which stops at SIGINT.
 
         Raises:
             InputError: the command refused its arguments.
             Resumable, Interrupted: the command stopped before its end.
         """
-        said = ""
+        stderr_end = ""
         with tempfile.TemporaryFile("w+", errors="replace") as printed:
             with self._process(words, printed) as process:
                 began(process)
                 assert process.stderr is not None
                 for line in process.stderr:
-                    said = (said + line)[-_MOST_SAID:]
+                    stderr_end = (stderr_end + line)[-_MOST_SAID:]
                     yield line.strip()
             printed.seek(0)
-            yield _document(words, process.returncode, printed.read(), said)
+            yield _document(words, process.returncode, printed.read(), stderr_end)
 
     def _ended(self, words: Sequence[str]) -> tuple[int, str, str]:
-        """Run a command to its end; return its exit code, its stdout and its stderr."""
+        """Run a command to its end, and return (exit code, stdout, stderr)."""
         with self._process(words, subprocess.PIPE) as process:
-            printed, said = process.communicate()
-        return process.returncode, printed, said
+            printed, stderr = process.communicate()
+        return process.returncode, printed, stderr
 
     def _process(self, words: Sequence[str], stdout: Any) -> Process:
-        # -P: modules in the folder are not imported.
-        begins = [sys.executable, "-P", "-m", "resumerge", words[0]]
+        # With -P, Python imports no modules from the folder.
+        command_line = [sys.executable, "-P", "-m", "resumerge", words[0]]
         return subprocess.Popen(
-            [*begins, "--state-dir", str(self.state_dir), "--json", *words[1:]],
+            [*command_line, "--state-dir", str(self.state_dir), "--json", *words[1:]],
             cwd=self.folder,
             env=self.environment,
             stdin=subprocess.DEVNULL,
@@ -117,7 +117,7 @@ _MOST_SAID = 2000
 
 
 def ask_to_stop(process: Process) -> None:
-    """Ask a process to stop, as Ctrl-C does."""
+    """Send SIGINT to a process, as Ctrl-C does."""
     with suppress(ProcessLookupError):
         process.send_signal(signal.SIGINT)
 
@@ -133,14 +133,14 @@ def _document(words: Sequence[str], code: int, printed: str, said: str) -> dict[
 
 
 def _error(words: Sequence[str], code: int, printed: str, said: str) -> ResumergeError:
-    """Return the error that a command ended with, from its last line of JSON."""
+    """Return the error of a command, from its last line of JSON."""
     try:
-        told: dict[str, Any] = json.loads(printed.splitlines()[-1])
-        if told["kind"] == "interrupted":
-            return Interrupted(signal.Signals[told["signal"]])
-        if "problems" in told:
-            return InputError([Problem(**problem) for problem in told["problems"]])
-        return Resumable(Reason(told["reason"]), told["message"])
+        error: dict[str, Any] = json.loads(printed.splitlines()[-1])
+        if error["kind"] == "interrupted":
+            return Interrupted(signal.Signals[error["signal"]])
+        if "problems" in error:
+            return InputError([Problem(**problem) for problem in error["problems"]])
+        return Resumable(Reason(error["reason"]), error["message"])
     except (IndexError, KeyError, TypeError, ValueError):
         return refuse(
             f"`resumerge {words[0]}` failed",

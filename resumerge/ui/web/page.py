@@ -1,4 +1,4 @@
-"""The page, as Gradio builds it of its parts."""
+"""The page, built with Gradio from its parts."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ CSS = """
 .resumerge.resumerge :is(table, tr, th, td) { border-width: 0; }
 .resumerge.resumerge :is(th, td) { border-bottom-width: 1px; }
 """
-"""Gradio has rules of its own for tables, and room around what it shows."""
+"""The style rules of the page. They undo Gradio's own rules for tables and margins."""
 
 
 def app_of(page: gr.Blocks) -> FastAPI:
-    """Return the application that serves a page; no file of this machine is sent.
+    """Return the application that serves a page. It sends no files of this machine.
 
     Args:
-        page: the page.
+        page: the page, from `build`.
     """
     return gr.mount_gradio_app(
         FastAPI(openapi_url=None),
@@ -49,7 +49,7 @@ def app_of(page: gr.Blocks) -> FastAPI:
 
 
 class Part(Protocol):
-    """A part that stands below the heading of some pages."""
+    """An additional part of a page, below the heading."""
 
     def build(self) -> None:
         """Build the fields."""
@@ -67,10 +67,10 @@ def build(
     """Return the page.
 
     Args:
-        workspace_of: returns the folder of the person who sends a request.
-        declarations: the options that are on the page.
-        heading: Markdown at its top.
-        first: a part that stands below it; None for none.
+        workspace_of: returns the workspace of the person who sends a request.
+        declarations: the options on the page.
+        heading: the heading, in Markdown.
+        first: an additional part below the heading; None without one.
     """
     recipe, run = RecipePart(workspace_of, declarations), RunPart(workspace_of, declarations)
     with gr.Blocks(title="resumerge", analytics_enabled=False) as page:

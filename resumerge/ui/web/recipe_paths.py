@@ -1,4 +1,4 @@
-"""The paths that a recipe from a page may name: those below one folder."""
+"""The check that a recipe from a page names only paths below one folder."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from resumerge.errors import InputError, Problem
 from resumerge.recipe.yaml_lines import descend, load_yaml, nearest_line
 
 RECIPE = "recipe"
-"""The name in messages of a recipe that is not in a file."""
+"""The name in messages for a recipe that is not in a file."""
 
 WHAT = "This path leads out of the page's folder"
 EXPECTED = "a path below {}, a model on the Hub, or one in a bucket"
 FIX = "Copy the model into this folder, or make a link to it there, and name that"
 
 _WORDS = ("chat_template", "negative_prompts", "positive_prompts", "token")
-"""The keys whose values are words for a model, and no paths."""
+"""The keys whose values are texts for a model, not paths."""
 
 Location = tuple[str | int, ...]
 
@@ -26,15 +26,15 @@ Location = tuple[str | int, ...]
 def check_paths(text: str, folder: Path) -> None:
     """Refuse a recipe that names a path outside of a folder.
 
-    Paths are judged by their text; the filesystem is not asked. A link in the folder may lead out
-    of it: whoever made the link allowed that.
+    Only the text of a path is checked, not the filesystem. A link in the folder may lead out of it,
+    since the owner of the folder made the link.
 
     Args:
         text: the YAML text.
-        folder: the folder, which relative paths begin at.
+        folder: the folder, to which paths are relative.
 
     Raises:
-        InputError: with every such path; or the text is not YAML.
+        InputError: the recipe names such paths, all of which are listed; or the text is not YAML.
     """
     problems = [
         Problem(
@@ -55,14 +55,14 @@ def check_paths(text: str, folder: Path) -> None:
 
 
 def check_model_names(models: Iterable[str], folder: Path) -> None:
-    """Refuse models, named as in a recipe, that lie outside of a folder.
+    """Refuse references to models, as in a recipe, that are paths outside of a folder.
 
     Args:
-        models: the names.
-        folder: the folder, which relative paths begin at.
+        models: the references.
+        folder: the folder, to which paths are relative.
 
     Raises:
-        InputError: with every such name.
+        InputError: there are such references, all of which are listed.
     """
     problems = [
         Problem(WHAT, expected=EXPECTED.format(folder), found=model, fix=FIX)
@@ -74,12 +74,12 @@ def check_model_names(models: Iterable[str], folder: Path) -> None:
 
 
 def leads_out(model: str, folder: Path) -> bool:
-    """Return whether a model, or one of those with an adapter, is a path outside of a folder."""
+    """Return whether a reference, or a part of ``model+adapter``, is a path outside of a folder."""
     return any(_leads_out(part.strip(), folder) for part in (model, *model.split("+")))
 
 
 def _texts(value: Any, at: Location) -> Iterator[tuple[Location, str]]:
-    """Yield every text below a value that may be a path."""
+    """Yield (place, text) of each text in a recipe's value that may be a path."""
     if isinstance(value, str):
         yield at, value
     elif isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Serves the page, until a signal ends it."""
+"""The server of the page, which runs until a signal ends the process."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from resumerge.ui.web.settings import settings
 from resumerge.ui.web.workspace import Workspace
 
 GRACE_SECONDS = 1
-"""The seconds for answers under way when the server ends; an open page would wait for ever."""
+"""The seconds for answers in progress when the server ends. Those to an open page never end."""
 
 EXTRA = "pip install 'resumerge[ui]'"
 
 
 def serve(folder: Path, host: str, port: int, listening: Callable[[str], None]) -> None:
-    """Serve the page that merges in a folder.
+    """Serve the page that merges in a folder, until a signal ends the process.
 
     Args:
         folder: the folder.
         host: the address of this machine to listen at.
-        port: the port; 0 for one that is free.
-        listening: is called with the page's address.
+        port: the port; 0 for any free port.
+        listening: called with the page's address.
 
     Raises:
-        InputError: Gradio is not installed, there is no such folder, or the port is taken.
+        InputError: Gradio is not installed, there is no such folder, or the port is in use.
     """
     check_gradio()
     try:
@@ -51,7 +51,7 @@ def serve(folder: Path, host: str, port: int, listening: Callable[[str], None]) 
 
 
 def check_gradio() -> None:
-    """Check that the page can be built. Nothing of it calls home from here on.
+    """Check that the page can be built, and turn off Gradio's analytics.
 
     Raises:
         InputError: Gradio is not installed.
@@ -68,14 +68,14 @@ def run_app(
     listening: Callable[[str], None],
     names: Collection[str] = (),
 ) -> None:
-    """Answer requests, but those of other pages, until a signal ends this process.
+    """Answer requests until a signal ends this process. Requests of other origins are refused.
 
     Args:
         app: the application.
         listener: the socket that browsers connect to.
-        host: the address that it listens at.
-        listening: is called with the page's address.
-        names: of hosts by which browsers know the page, beside those of their requests.
+        host: the address of the socket.
+        listening: called with the page's address.
+        names: host names of the page in browsers, besides the host in a request.
     """
     import uvicorn
 
@@ -91,14 +91,14 @@ def run_app(
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that browsers can connect to already.
+    """Return a listening socket, which browsers can connect to at once.
 
     Args:
         host: the address of this machine.
-        port: the port; 0 for one that is free.
+        port: the port; 0 for any free port.
 
     Raises:
-        InputError: the address cannot be listened at.
+        InputError: the address cannot be used, for example because the port is in use.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:

@@ -1,4 +1,4 @@
-"""The options of `run` that a page may set, from their declarations."""
+"""The options of `run` that a page may set, and the conversion of its fields to options."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from resumerge.options.cluster import ClusterAddress, TaskResources
 from resumerge.options.types import Count, Folder, Number, Seconds, Words
 
 NOT_ON_A_PAGE = (Folder, ClusterAddress, TaskResources)
-"""The types of options that a page does not set: folders of this machine, and other machines."""
+"""The types of options that a page must not set: folders of this machine, and other machines."""
 
 
 def settings(without: Collection[str] = ()) -> list[Option]:
-    """Return the options that a page may set, in their order.
+    """Return the declarations of the options that a page may set.
 
     Args:
-        without: names of options that it may not set.
+        without: names of other options that the page must not set.
     """
     return [
         option
@@ -30,14 +30,15 @@ def settings(without: Collection[str] = ()) -> list[Option]:
 
 
 def options_from_fields(declarations: Sequence[Option], values: Sequence[Any]) -> Options:
-    """Return the options with the values of a page's fields.
+    """Return the options that a page's fields set.
 
     Args:
-        declarations: the options of the fields.
-        values: the values of the fields; an option whose field is empty or off is not given.
+        declarations: the declaration of the option of each field.
+        values: the values of the fields, in the same order. An empty field, or an unchecked box,
+            sets no option.
 
     Raises:
-        InputError: values are invalid; all of them are listed. Or the mirror is a folder.
+        InputError: values are invalid, all of which are listed; or the mirror is a folder.
     """
     given = {
         option.name: _read(option, value)
@@ -56,18 +57,18 @@ def options_from_fields(declarations: Sequence[Option], values: Sequence[Any]) -
 
 
 def words_of(options: Options, command: str) -> list[str]:
-    """Return the words of a command line that give a command these options, as far as it has them.
+    """Return the words of a command line that set these options.
 
     Args:
         options: the options.
-        command: the command, like ``resume``.
+        command: the command, like ``resume``. Options that it does not have are left out.
     """
     given = options.given(command)
     return [word for option, value in given for word in option.words(value)]
 
 
 def _read(option: Option, value: Any) -> Any:
-    """Return what a field has as the option's type takes it; what is invalid is left to that."""
+    """Return a field's value in the form that the option's type reads; an invalid one unchanged."""
     if not isinstance(value, str):
         return value
     if isinstance(option.type, Words):

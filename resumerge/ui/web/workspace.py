@@ -1,4 +1,4 @@
-"""The actions of a page in its folder, by commands of the program."""
+"""The actions of a page in its folder, as commands of the program."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from resumerge.ui.web.recipe_paths import RECIPE, check_model_names, check_paths
 from resumerge.ui.web.settings import words_of
 
 STATE, RECIPES = "state", "recipes"
-"""The folders beside the outputs: of the ledgers, and of the recipes that were merged."""
+"""The folders beside the outputs, for the ledgers and for the recipes of merges."""
 
 Began = Callable[[Process], None]
 Lines = Iterator[str | dict[str, Any]]
@@ -41,8 +41,9 @@ class Workspace:
 
     Args:
         folder: the folder.
-        environment: the variables of the processes that work in it; None for those of this one.
-        token: the token to search the Hub with; None for that of this process.
+        environment: the environment of the processes that work in the folder; None for the
+            environment of this process.
+        token: the token for searches of the Hub; None for the token of this process.
     """
 
     def __init__(
@@ -65,23 +66,23 @@ class Workspace:
         """Return the names of models: those in the folder, then those on the Hub.
 
         Args:
-            words: part of their names; if it is empty, the Hub is not searched.
+            words: a part of the names. If it is empty, the Hub is not searched.
 
         Raises:
             InputError: the network is off, or the Hub refuses.
             Resumable: the Hub cannot be reached.
         """
-        here = [name for name in self.models() if words.lower() in name.lower()]
-        return here + (search_models(words, token=self._token) if words else [])
+        local_models = [name for name in self.models() if words.lower() in name.lower()]
+        return local_models + (search_models(words, token=self._token) if words else [])
 
     def plan(self, text: str, name: str, options: Options = NO_OPTIONS) -> dict[str, Any]:
         """Return the document of ``resumerge plan --json``, with the problems of a recipe.
 
-        Only headers of the models are read; nothing is written.
+        Only the headers of the models are read. Nothing is written.
 
         Args:
-            text: the recipe.
-            name: the name of the output; empty if it has none yet.
+            text: the recipe's YAML text.
+            name: the name of the output; empty if it is not chosen yet.
             options: the options of the merge.
 
         Raises:
@@ -96,17 +97,18 @@ class Workspace:
             return {**document, "problems": list(map(asdict, problems))}
 
     def merge(self, text: str, name: str, options: Options = NO_OPTIONS) -> str:
-        """Start ``resumerge run``, which goes on when this process ends, and return the run's id.
+        """Start ``resumerge run``, and return the run's id. The run outlives this process.
 
         Args:
-            text: the recipe, which is kept as ``recipes/NAME.yaml``.
+            text: the recipe's YAML text, which is stored as ``recipes/NAME.yaml``.
             name: the name of the output.
             options: the options of the merge.
 
         Raises:
             InputError: the recipe names a path outside of the folder, the name is invalid, or the
-                command refused what it was to do; it wrote nothing.
-            Resumable: the command stopped at once, for want of a model, memory, disk…
+                command refused the merge and wrote nothing.
+            Resumable: the command stopped at once; for example, a model, memory or disk space is
+                missing.
         """
         out = self._output(name)
         check_paths(text, self.folder)
@@ -123,20 +125,20 @@ class Workspace:
 
         Args:
             run: the run's id.
-            options: the options to resume with; the run keeps most of its earlier options.
+            options: the options to resume with. The run keeps most of its earlier options.
 
         Raises:
-            InputError: there is no such run here, or its output is elsewhere.
-            Resumable: it stopped again at once.
+            InputError: there is no such run here, or its output is outside of the folder.
+            Resumable: the run stopped again at once.
         """
         self.output_of(run)
         self._commands.detach("resume", *words_of(options, "resume"), "--", run)
 
     def output_of(self, run: str) -> Path:
-        """Return the output of a run.
+        """Return the path of a run's output.
 
         Raises:
-            InputError: there is no such run here, or its output is elsewhere.
+            InputError: there is no such run here, or its output is outside of the folder.
         """
         output = output_of(self._run(run))
         if not Path(output).resolve().is_relative_to(self.folder):
@@ -156,12 +158,12 @@ class Workspace:
 
         Args:
             models: the models, as a recipe names them.
-            base: their base model; empty for none.
-            began: is called with the process, which `ask_to_stop` stops.
+            base: their base model; empty text without one.
+            began: called with the process, which `ask_to_stop` stops.
 
         Raises:
-            InputError: a model is outside of the folder, or the command refused it.
-            Resumable, Interrupted: it stopped before its end.
+            InputError: a model is outside of the folder, or the command refused the models.
+            Resumable, Interrupted: the comparison stopped before its end.
         """
         check_model_names([*models, base], self.folder)
         of_base = ["--base", base] if base else []
@@ -175,12 +177,12 @@ class Workspace:
         Args:
             run: the id of the run that made the model.
             repo: the repo on the Hub, ``org/name``.
-            began: is called with the process, which `ask_to_stop` stops.
+            began: called with the process, which `ask_to_stop` stops.
 
         Raises:
-            InputError: there is no such run here, its output is elsewhere, this is no name of a
-                repo, or the command refused it.
-            Resumable, Interrupted: it stopped before its end.
+            InputError: there is no such run here, its output is outside of the folder, `repo` is
+                not the name of a repo, or the command refused the upload.
+            Resumable, Interrupted: the upload stopped before its end.
         """
         output = self.output_of(run)
         if not _REPO.fullmatch(repo):
@@ -192,10 +194,10 @@ class Workspace:
         return self._commands.follow(["push", "--", str(output), repo], began)
 
     def stop(self, run: str) -> None:
-        """Ask the process that works on a run to commit and stop, as Ctrl-C does.
+        """Send SIGINT to the process that works on a run, so that it commits and stops.
 
         Raises:
-            InputError: there is no such run here; or no process of this machine works on it.
+            InputError: there is no such run here, or no process of this machine works on the run.
         """
         holder = lock_holder(self._run(run)) or {}
         pid, host = holder.get("pid"), holder.get("host")
@@ -205,28 +207,28 @@ class Workspace:
                 where=run,
                 found=f"one on {host}" if host else "no process",
             )
-        with suppress(ProcessLookupError):  # it has ended meanwhile
+        with suppress(ProcessLookupError):  # the process has ended meanwhile
             os.kill(pid, signal.SIGINT)
 
     def status(self, run: str) -> dict[str, Any]:
-        """Return a run as in ``resumerge status --json``.
+        """Return the document of a run, as in ``resumerge status --json``.
 
         Raises:
             InputError: there is no such run here.
         """
-        [found] = status_json(self.runs, self._run(run).name)["runs"]
-        return dict(found)
+        [document] = status_json(self.runs, self._run(run).name)["runs"]
+        return dict(document)
 
     def all_runs(self) -> list[dict[str, Any]]:
-        """Return the runs of ``resumerge status --json``, the newest first."""
+        """Return the runs of ``resumerge status --json``, newest first."""
         return list(status_json(self.runs, None)["runs"])
 
     def names(self) -> list[str]:
-        """Return the ids of all runs, the newest first; no ledger is read but for its time."""
+        """Return the ids of all runs, newest first. Only the times of ledgers are read."""
         return [folder.name for folder in reversed(self.runs.runs())]
 
     def _output(self, name: str) -> Path:
-        """Return the path of an output, by its name.
+        """Return the path of the output with a name.
 
         Raises:
             InputError: the name is invalid, or its path leads out of the folder.
@@ -245,7 +247,7 @@ class Workspace:
         return path
 
     def _run(self, run: str) -> Path:
-        """Return the folder of a run, by its id alone: a path or an address names none here.
+        """Return the folder of the run with an id. Paths and addresses are not accepted.
 
         Raises:
             InputError: there is no such run.

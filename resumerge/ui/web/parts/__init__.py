@@ -1,6 +1,6 @@
-"""The parts of the page: each has its fields and buttons, and their functions.
+"""The parts of the page: each part has fields and buttons, and the functions behind them.
 
-`recipe` writes, plans and merges recipes, with the `options`; `run` shows a run, stops, resumes and
-pushes it; `comparison` compares models. `shared` has what all of them use. Only these files, and
-`page.py` above, import Gradio.
+`recipe` writes, plans and merges recipes, with the fields of `options`. `run` shows, stops, resumes
+and pushes a run. `comparison` compares models. `shared` has code that all parts use. Besides these
+files, `page.py` imports Gradio.
 """

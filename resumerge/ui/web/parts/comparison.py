@@ -1,4 +1,4 @@
-"""Models that are compared."""
+"""The part of the page that compares models."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from resumerge.ui.web.parts.shared import PRIVATE, QUIET, Follower, WorkspaceOf
 
 
 class ComparisonPart:
-    """The fields that name models, and the result of their comparison.
+    """The fields for the names of models, and the result of their comparison.
 
     Args:
-        workspace_of: returns the folder of the person who sends a request.
+        workspace_of: returns the workspace of the person who sends a request.
     """
 
     def __init__(self, workspace_of: WorkspaceOf) -> None:
@@ -39,7 +39,7 @@ class ComparisonPart:
         stop.click(self._comparisons.stop, None, None, **PRIVATE)
 
     def _compare(self, request: gr.Request, models: str, base: str) -> Iterator[str]:
-        """Compare models."""
+        """Yield the progress of a comparison, and its result, as HTML."""
         names = list(filter(None, map(str.strip, models.splitlines())))
         yield from self._comparisons.follow(
             request, lambda began: self._workspace_of(request).compare(names, base.strip(), began)

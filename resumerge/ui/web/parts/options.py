@@ -1,4 +1,4 @@
-"""The options of a merge: a field for each, made from its declaration."""
+"""The fields for the options of a merge, made from the declarations of the options."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ Field: TypeAlias = gr.components.Component
 
 
 def option_fields(declarations: Sequence[Option]) -> list[Field]:
-    """Build the fields of options under the headings of their groups, and return them in order.
+    """Build the fields of options under the headings of their groups.
 
-    A field that is empty, or off, is an option that is not given.
+    An empty field, or an unchecked box, sets no option.
 
     Args:
         declarations: the options.
+
+    Returns:
+        The fields, in the order of the declarations.
     """
     built: dict[str, Field] = {}
     by_group = sorted(declarations, key=lambda option: _order(declarations).index(option.group))

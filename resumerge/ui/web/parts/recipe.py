@@ -1,4 +1,4 @@
-"""The recipe: written, planned and merged."""
+"""The part of the page that writes, plans and merges a recipe."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ dtype: bfloat16
 
 
 class RecipePart:
-    """The fields of a recipe and of the options, the plan, and the button that merges.
+    """The fields for a recipe and its options, the plan, and the button that merges.
 
     Args:
-        workspace_of: returns the folder of the person who sends a request.
-        declarations: the options that are on the page.
+        workspace_of: returns the workspace of the person who sends a request.
+        declarations: the options on the page.
     """
 
     def __init__(self, workspace_of: WorkspaceOf, declarations: Sequence[Option]) -> None:
@@ -63,8 +63,11 @@ class RecipePart:
                 self._plan = gr.HTML()
 
     def _build_writer(self) -> None:
-        named = methods_json(None)["methods"]
-        methods = [(f"{method['name']}: {method['summary']}", method["name"]) for method in named]
+        method_documents = methods_json(None)["methods"]
+        methods = [
+            (f"{method['name']}: {method['summary']}", method["name"])
+            for method in method_documents
+        ]
         words = gr.Textbox(
             label="Find models", info="part of a name; empty finds those in the folder"
         )
@@ -90,39 +93,39 @@ class RecipePart:
         Args:
             run: the part that shows the run.
         """
-        asked = [self._recipe, self._name, *self.options]
+        merge_fields = [self._recipe, self._name, *self.options]
         gr.on(
-            [field.change for field in asked],
+            [field.change for field in merge_fields],
             self._show_plan,
-            asked,
+            merge_fields,
             self._plan,
-            trigger_mode="always_last",  # during a plan, only the latest change waits
+            trigger_mode="always_last",  # after a plan, only the latest change is planned
             **QUIET,
         )
         self._begin.click(
             self._write, [self._recipe, *self._parts], [self._recipe, self._not_found], **PRIVATE
         )
-        self._merge.click(self._start_merge, asked, [self.message, run.run], **PRIVATE)
+        self._merge.click(self._start_merge, merge_fields, [self.message, run.run], **PRIVATE)
 
     def _find(self, request: gr.Request, words: str) -> tuple[Any, str]:
-        """Return models to choose from."""
+        """Return the update of the models to choose from, and a message if there are none."""
         try:
-            found = self._workspace_of(request).search(words.strip())
-            if not found:
+            model_names = self._workspace_of(request).search(words.strip())
+            if not model_names:
                 raise refuse("No model has such a name", found=words or "no models in the folder")
         except ResumergeError as error:
             return gr.update(choices=[], value=None, visible=False), error_html(
                 "Nothing was found", error
             )
-        return gr.update(choices=found, value=None, visible=True), ""
+        return gr.update(choices=model_names, value=None, visible=True), ""
 
     def _add(self, found: str | None, models: str) -> tuple[Any, str]:
-        """Add a model that was found to the models."""
+        """Add the chosen model to the list of models, and clear the choice."""
         lines = list(filter(None, [*models.splitlines(), found]))
         return gr.update(value=None), "\n".join(lines)
 
     def _write(self, text: str, method: str, models: str, base: str, dtype: str) -> tuple[Any, str]:
-        """Write a recipe with comments, where there is none yet."""
+        """Return a new recipe with comments if the recipe's field is empty; else a message."""
         try:
             if text.strip():
                 raise refuse("The recipe would be replaced", fix="empty it first")
@@ -132,13 +135,13 @@ class RecipePart:
             return gr.skip(), error_html("The recipe was not written", error)
 
     def _show_plan(self, request: gr.Request, text: str, name: str, *options: Any) -> str:
-        """Return the plan of a recipe as HTML."""
+        """Return the plan of a recipe, or its problems, as HTML."""
         if not text.strip():
             return ""
         try:
             chosen = options_from_fields(self._declarations, options)
             plan = self._workspace_of(request).plan(text, name.strip(), chosen)
-            # The choices name arguments, which a page does not have.
+            # The choices name Python arguments, which a page does not have.
             return fragment({**plan, "choices": []})
         except ResumergeError as error:
             return error_html("Problems to fix first", error)
@@ -146,7 +149,7 @@ class RecipePart:
     def _start_merge(
         self, request: gr.Request, text: str, name: str, *options: Any
     ) -> tuple[str, Any]:
-        """Start a merge, and choose its run."""
+        """Start a merge, and select its run; or return a message."""
         try:
             workspace = self._workspace_of(request)
             run = workspace.merge(

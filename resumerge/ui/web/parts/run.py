@@ -1,4 +1,4 @@
-"""A run: shown as it works, stopped, resumed and pushed."""
+"""The part of the page that shows, stops, resumes and pushes a run."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ from resumerge.ui.web.settings import options_from_fields
 from resumerge.ui.web.workspace import Workspace
 
 SECONDS = 1.0
-"""The seconds between two updates of the run that is shown."""
+"""The seconds between two updates of the shown run."""
 
 
 def choices_of(workspace: Workspace) -> list[tuple[str, str]]:
-    """Return the runs to choose from, the newest first."""
+    """Return (label, id) of each run to choose from, newest first."""
     return [(_label(run), run["id"]) for run in workspace.all_runs()]
 
 
 @dataclass(frozen=True)
 class _Seen:
-    """The shown state of a run, to notice that it has changed.
+    """The state of a run as it is shown, to detect changes.
 
     Args:
         run: the run's id.
-        label: its text in the list of runs.
+        label: the run's text in the list of runs.
         committed: the number of committed bytes.
-        events: the number of its events.
-        names: the names of all runs.
+        events: the number of events.
+        names: the ids of all runs.
     """
 
     run: str
@@ -53,7 +53,7 @@ class _Seen:
     names: tuple[str, ...]
 
     def has_same_list(self, other: _Seen | None) -> bool:
-        """Return whether the list of runs, and the one that is chosen, were the same then."""
+        """Return whether an earlier state has the same list of runs and the same chosen run."""
         if other is None:
             return False
         return (self.run, self.label, self.names) == (other.run, other.label, other.names)
@@ -63,8 +63,8 @@ class RunPart:
     """The chosen run, its display, and the buttons that stop, resume and push it.
 
     Args:
-        workspace_of: returns the folder of the person who sends a request.
-        declarations: the options that are on the page.
+        workspace_of: returns the workspace of the person who sends a request.
+        declarations: the options on the page.
     """
 
     def __init__(self, workspace_of: WorkspaceOf, declarations: Sequence[Option]) -> None:
@@ -91,7 +91,7 @@ class RunPart:
             self._pushed = gr.HTML()
 
     def build_picture(self) -> None:
-        """Build the display of the run, which is long."""
+        """Build the display of the run, which is long and so is built last."""
         self._shown = gr.HTML()
         self._seen = gr.State()
 
@@ -100,8 +100,8 @@ class RunPart:
 
         Args:
             page: the page.
-            options: the fields of the options, which a run is resumed with.
-            message_field: the field for messages of refusals.
+            options: the fields of the options for resuming a run.
+            message_field: the field for messages about refused actions.
         """
         page.load(self._newest, None, self.run, **QUIET)
         self._stop.click(self._ask_to_stop, self.run, message_field, **PRIVATE)
@@ -109,16 +109,16 @@ class RunPart:
         self._push.click(self._push_model, [self.run, self._repo], self._pushed, **QUIET)
         self._stop_push.click(self._pushes.stop, None, None, **QUIET)
         buttons = [self._stop, self._resume, self._push]
-        look: dict[str, Any] = {
+        refresh: dict[str, Any] = {
             "fn": self._look,
             "inputs": [self.run, self._seen],
             "outputs": [self._shown, self._seen, self.run, *buttons],
         }
-        gr.Timer(SECONDS).tick(**look, **QUIET)
-        self.run.change(**look, **QUIET)
+        gr.Timer(SECONDS).tick(**refresh, **QUIET)
+        self.run.change(**refresh, **QUIET)
 
     def _newest(self, request: gr.Request) -> Any:
-        """Choose the newest run, if there is one."""
+        """Return the update that selects the newest run, if there is one."""
         try:
             choices = choices_of(self._workspace_of(request))
         except ResumergeError:
@@ -126,7 +126,7 @@ class RunPart:
         return gr.update(choices=choices, value=choices[0][1] if choices else None)
 
     def _ask_to_stop(self, request: gr.Request, run: str | None) -> str:
-        """Ask a run to stop."""
+        """Ask a run to stop, and return a message as HTML."""
         refused = _tried(
             "The run was not stopped", lambda: self._workspace_of(request).stop(run or "")
         )
@@ -135,7 +135,7 @@ class RunPart:
         )
 
     def _continue_run(self, request: gr.Request, run: str | None, *options: Any) -> str:
-        """Resume a run."""
+        """Resume a run; return the refusal as HTML, or empty text."""
 
         def resume() -> None:
             self._workspace_of(request).resume(
@@ -145,41 +145,45 @@ class RunPart:
         return _tried("The run did not go on", resume)
 
     def _push_model(self, request: gr.Request, run: str | None, repo: str) -> Iterator[str]:
-        """Upload the model of a run."""
+        """Yield the progress of an upload, and its result, as HTML."""
         yield from self._pushes.follow(
             request, lambda began: self._workspace_of(request).push(run or "", repo.strip(), began)
         )
 
     def _look(self, request: gr.Request, run: str | None, seen: _Seen | None) -> tuple[Any, ...]:
-        """Return the present state of a run; no updates for fields that have not changed.
+        """Return updates that show the present state of a run.
+
+        Fields that have not changed are not updated.
 
         Args:
             request: the request of the page.
-            run: the run's id.
-            seen: what this returned second, the last time.
+            run: the id of the chosen run; None without one.
+            seen: the state that the previous call returned.
         """
         if not run:
             return "", None, gr.skip(), *_buttons("")
         try:
             workspace = self._workspace_of(request)
-            found = workspace.status(run)
+            document = workspace.status(run)
         except ResumergeError as error:
             return error_html("This run cannot be shown", error), None, gr.skip(), *_buttons("")
-        now = _Seen(
+        present = _Seen(
             run,
-            _label(found),
-            found["bytes"]["committed"],
-            len(found["events"]),
+            _label(document),
+            document["bytes"]["committed"],
+            len(document["events"]),
             tuple(workspace.names()),
         )
-        if now == seen and found["state"] != "running":
+        if present == seen and document["state"] != "running":
             return (gr.skip(),) * 6
-        runs = gr.skip() if now.has_same_list(seen) else gr.update(choices=choices_of(workspace))
-        return fragment([found]), now, runs, *_buttons(found["state"])
+        runs = (
+            gr.skip() if present.has_same_list(seen) else gr.update(choices=choices_of(workspace))
+        )
+        return fragment([document]), present, runs, *_buttons(document["state"])
 
 
 def _tried(title: str, act: Callable[[], None]) -> str:
-    """Return what was refused, as HTML; nothing if it was done."""
+    """Do an action, and return its refusal as HTML; empty text if it succeeded."""
     try:
         act()
     except ResumergeError as error:
@@ -192,6 +196,6 @@ def _label(run: Mapping[str, Any]) -> str:
 
 
 def _buttons(state: str) -> tuple[Any, ...]:
-    """Return the updates of the buttons to stop, to resume and to push."""
+    """Return the updates of the buttons that stop, resume and push, for the state of a run."""
     states = ("running", "interrupted", "done")
     return tuple(gr.update(interactive=state == wanted) for wanted in states)

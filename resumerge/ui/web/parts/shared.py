@@ -1,4 +1,4 @@
-"""Shared by the parts of the page: the type of workspaces, messages, commands under way."""
+"""Code that the parts of the page share: workspaces, messages, commands in progress."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from resumerge.ui.web.commands import Process, ask_to_stop
 from resumerge.ui.web.workspace import Began, Lines, Workspace
 
 WorkspaceOf = Callable[[gr.Request], Workspace]
-"""Returns the folder of the person who sends a request; raises InputError without one."""
+"""A function that returns the workspace of a request's sender, or raises InputError."""
 
 AT_ONCE = 4
-"""The events of one kind that are handled at once, for all open pages together."""
+"""The most events of one kind that are handled at the same time, over all open pages."""
 
 PRIVATE: dict[str, Any] = {"api_visibility": "private", "concurrency_limit": AT_ONCE}
 QUIET: dict[str, Any] = {**PRIVATE, "show_progress": "hidden"}
@@ -28,25 +28,25 @@ def error_html(title: str, error: ResumergeError) -> str:
 
 
 def message_html(title: str, *texts: object, role: str = "alert") -> str:
-    """Return texts under a title as HTML.
+    """Return a message with a title as HTML.
 
     Args:
         title: the title.
-        texts: the texts.
-        role: how a screen reader takes it: ``alert`` at once, ``status`` when there is time.
+        texts: the paragraphs below the title.
+        role: the ARIA role. A screen reader reads an ``alert`` at once, a ``status`` later.
     """
     return render("message.html.j2", title=title, texts=texts, role=role)
 
 
 class Follower:
-    """Follows commands that work for long, one for each page that is open, and stops them."""
+    """The long-running commands of one kind, at most one for each open page."""
 
     def __init__(self, what: str, shown: Callable[[dict[str, Any]], str]) -> None:
-        """Describe the command.
+        """Store the descriptions of the command.
 
         Args:
-            what: the name of the work, like ``The comparison``.
-            shown: returns the command's document as HTML.
+            what: the name of the work in messages, like ``The comparison``.
+            shown: converts the command's document to HTML.
         """
         self._what, self._shown = what, shown
         self._working: dict[str, Process] = {}
@@ -56,7 +56,7 @@ class Follower:
 
         Args:
             request: the request of the page.
-            begin: starts the command.
+            begin: starts the command, and returns its lines and its document.
         """
         page = str(request.session_hash)
         if page in self._working:
@@ -74,6 +74,6 @@ class Follower:
             self._working.pop(page, None)
 
     def stop(self, request: gr.Request) -> None:
-        """Ask the command of a page to stop, if there is one."""
+        """Ask the command of a page to stop, if a command is in progress."""
         if (process := self._working.get(str(request.session_hash))) is not None:
             ask_to_stop(process)

@@ -1,4 +1,4 @@
-"""The variables of a process that works for a person."""
+"""The environment variables of the processes that work for a person."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ NAMES = frozenset(
         *("HF_ENDPOINT", "HF_HUB_DISABLE_XET", "HF_HUB_DISABLE_TELEMETRY", "HF_HUB_OFFLINE"),
     }
 )
-"""The variables of this process that are passed on. Any other may be a secret of the Space."""
+"""The variables of this process that are passed on. Other variables may be secrets of the Space.
+"""
 
 PREFIX = "RESUMERGE_"
 
 HOME = ".home"
-"""The folder of caches in a person's folder, so that nobody reads another's private models."""
+"""The folder for caches in a person's folder. A shared cache would expose private models."""
 
 
 def environment_of(folder: Path, token: str, own: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of the processes that work for a person.
+    """Return the environment variables of the processes that work for a person.
 
     Args:
         folder: the person's folder.
-        token: the person's token.
+        token: the person's token for the Hub.
         own: the variables of this process.
     """
     home = folder / HOME
@@ -35,7 +36,7 @@ def environment_of(folder: Path, token: str, own: Mapping[str, str]) -> dict[str
         "HOME": str(home),
         "HF_HOME": str(home / "huggingface"),
         "HF_TOKEN": token,
-        # Nobody may use credentials of the machine.
+        # The processes must not use credentials of the machine.
         "AWS_EC2_METADATA_DISABLED": "true",
         "NO_GCE_CHECK": "true",
     }

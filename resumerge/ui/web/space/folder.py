@@ -1,4 +1,4 @@
-"""The folder of one person, with the actions that are allowed in it."""
+"""The folder of one person, with the actions that the person may take in it."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from resumerge.ui.web.space.limits import Limits, bytes_below
 from resumerge.ui.web.workspace import NO_OPTIONS, RECIPES, STATE, Began, Lines, Workspace
 
 FIXED = ("mirror", "stream", "offline", "evict", "bring_back", "device", "link")
-"""Options that are not a person's choice: a Space mirrors every merge, and stores no model."""
+"""The options that a person cannot set: a Space mirrors every merge, and stores no models."""
 
 
 def declared_for_people() -> list[Option]:
-    """Return the options that are a person's choice."""
+    """Return the declarations of the options that a person may set."""
     return settings(FIXED)
 
 
 STARTING = RLock()
-"""Held while a merge of any person is started, so that two starts do not both count the others."""
+"""The lock of starts of merges. Without it, two starts at once would not count each other."""
 
 
 @dataclass
 class Desk:
-    """What the pages of one person share, however many are open.
+    """The state that all open pages of one person share.
 
     Args:
         lock: held while `busy` is read and set.
-        busy: whether a comparison or a push is under way.
+        busy: whether a comparison or a push is in progress.
     """
 
     lock: Any = field(default_factory=Lock)
@@ -53,10 +53,10 @@ class PersonalFolder(Workspace):
 
     Args:
         folder: the person's folder.
-        name: the person's name on the Hub, under which the mirrors are.
-        token: the person's token.
+        name: the person's name on the Hub, the owner of the mirrors.
+        token: the person's token for the Hub.
         limits: the limits of the person's use.
-        desk: what the person's pages share.
+        desk: the state that the person's pages share.
     """
 
     def __init__(self, folder: Path, name: str, token: str, limits: Limits, desk: Desk) -> None:
@@ -64,18 +64,19 @@ class PersonalFolder(Workspace):
         self._name, self._limits, self._desk = name, limits, desk
 
     def plan(self, text: str, name: str, options: Options = NO_OPTIONS) -> dict[str, Any]:
-        """Return the plan of `Workspace.plan`, among whose problems are those of the limits."""
+        """Return the plan of `Workspace.plan`, with a problem for each exceeded limit."""
         document = super().plan(text, name, self._fixed(name, options))
         used, running = bytes_below(self.folder), self._running()
-        over = self._limits.problems(document, used, running, self._others())
-        document["problems"] += map(asdict, over)
+        exceeded = self._limits.problems(document, used, running, self._others())
+        document["problems"] += map(asdict, exceeded)
         return document
 
     def merge(self, text: str, name: str, options: Options = NO_OPTIONS) -> str:
         """Start a merge as `Workspace.merge` does, with a mirror ``hf://PERSON/NAME``.
 
         Raises:
-            InputError, Resumable: as there; or the limits forbid it.
+            InputError: as for `Workspace.merge`; or the plan has problems, or exceeds the limits.
+            Resumable: as for `Workspace.merge`.
         """
         with STARTING:
             self._output(name)
@@ -87,29 +88,30 @@ class PersonalFolder(Workspace):
         """Resume a run as `Workspace.resume` does.
 
         Raises:
-            InputError, Resumable: as there; or the limits forbid it.
+            InputError: as for `Workspace.resume`; or too many merges are in progress.
+            Resumable: as for `Workspace.resume`.
         """
         with STARTING:
             self._check_number()
             super().resume(run, self._within(options))
 
     def mirrors(self) -> list[str]:
-        """Return the names of the person's repos with an unfinished run that is not here.
+        """Return the names of the person's repos with an unfinished run that has no ledger here.
 
         Raises:
             InputError: the network is off, or the Hub refuses.
             Resumable: the Hub cannot be reached.
         """
-        found = models_with(f"{METADATA}/", MANIFEST_FILE, self._name, self._token)
-        names = [repo.split("/")[-1] for repo in found]
+        repos = models_with(f"{METADATA}/", MANIFEST_FILE, self._name, self._token)
+        names = [repo.split("/")[-1] for repo in repos]
         return [name for name in names if not self.runs.of_output(self.folder / name)]
 
     def go_on(self, name: str, options: Options = NO_OPTIONS) -> str:
         """Resume a run of another machine from its mirror, and return its id.
 
         Args:
-            name: of the mirror, a repo of the person's, and of the output here.
-            options: those that it goes on with.
+            name: the name of the mirror, a repo of the person's, and of the output here.
+            options: the options to resume with.
 
         Raises:
             InputError, Resumable: as for `resume`.
@@ -123,10 +125,10 @@ class PersonalFolder(Workspace):
         return self.runs.of_output(output)[-1].name
 
     def remove(self, run: str) -> None:
-        """Remove a run that does not work, its output and its recipe. Its mirror stays.
+        """Remove a run that is not in progress, with its output and recipe. Its mirror stays.
 
         Raises:
-            InputError: there is no such run here, or it works.
+            InputError: there is no such run here, or it is in progress.
         """
         output = self._output(self.output_of(run).name)
         with STARTING:
@@ -137,11 +139,11 @@ class PersonalFolder(Workspace):
             (self.folder / RECIPES / f"{output.name}.yaml").unlink(missing_ok=True)
 
     def compare(self, models: Sequence[str], base: str, began: Began) -> Lines:
-        """Compare as `Workspace.compare` does, one comparison or push at a time."""
+        """Compare as `Workspace.compare` does. A person has one comparison or push at a time."""
         return self._alone(super().compare(models, base, began))
 
     def push(self, run: str, repo: str, began: Began) -> Lines:
-        """Push as `Workspace.push` does, one comparison or push at a time."""
+        """Push as `Workspace.push` does. A person has one comparison or push at a time."""
         return self._alone(super().push(run, repo, began))
 
     def _alone(self, lines: Lines) -> Iterator[str | dict[str, Any]]:
@@ -159,7 +161,7 @@ class PersonalFolder(Workspace):
         return replace(self._within(options), mirror=mirror, stream=True)
 
     def _within(self, options: Options) -> Options:
-        """Return options whose memory is within the limits."""
+        """Return a copy of options whose memory is within the limits."""
         return replace(options, memory=min(options.memory or 1 << 62, self._limits.memory))
 
     def _check_number(self) -> None:
@@ -170,7 +172,7 @@ class PersonalFolder(Workspace):
         return [run["id"] for run in self.all_runs() if run["state"] == "running"]
 
     def _others(self) -> int:
-        """Return how many runs of other people work."""
+        """Return the number of other people's runs in progress."""
         states = self.folder.parent.glob(f"*/{STATE}")
         stores = [RunStore(state) for state in states if state.parent != self.folder]
         return sum(lock_holder(run) is not None for store in stores for run in store.runs())

@@ -1,4 +1,4 @@
-"""The limits of one person and of all people together, and the problems of plans above them."""
+"""The limits of one person and of all people together, and the problems of exceeding them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from resumerge.sizes import show_size
 
 @dataclass(frozen=True)
 class Limits:
-    """The most that one person may use, and all people together.
+    """The limits of one person, and of all people together.
 
     Args:
-        all_runs: merges at once of all people.
-        runs: merges at once of one person.
-        disk: bytes of all files of the person, caches among them.
-        memory: bytes of the resident memory of one merge, which ``--memory`` is set to.
+        all_runs: the most merges in progress, of all people together.
+        runs: the most merges in progress, of one person.
+        disk: the most bytes of a person's files, including caches.
+        memory: the limit of a merge's resident memory (``--memory``), in bytes.
     """
 
     all_runs: int = 3
@@ -34,15 +34,15 @@ class Limits:
         """Return the problems that forbid a merge.
 
         Args:
-            plan: its document, of ``resumerge plan --json``.
-            used: bytes on the disk now.
-            running: ids of the person's runs that work.
-            others: the number of working runs of other people.
+            plan: the document of ``resumerge plan --json`` for the merge.
+            used: bytes on the disk that the person's files use now.
+            running: ids of the person's runs in progress.
+            others: the number of other people's runs in progress.
         """
         needed = plan["disk"]["needed"]
-        found = [*self.too_many(running, others)]
+        problems = [*self.too_many(running, others)]
         if used + needed > self.disk:
-            found.append(
+            problems.append(
                 Problem(
                     "The merge needs more disk than you have here",
                     expected=f"at most {show_size(self.disk)} for all of your files",
@@ -51,10 +51,10 @@ class Limits:
                     "small shard size, or duplicate the Space",
                 )
             )
-        return found
+        return problems
 
     def too_many(self, running: Sequence[str], others: int) -> Iterator[Problem]:
-        """Yield a problem if one more merge is one too many."""
+        """Yield a problem if another merge would exceed the limits of merges in progress."""
         if len(running) >= self.runs:
             yield Problem(
                 "You have as many merges at work as you may",
@@ -72,13 +72,13 @@ class Limits:
 
 
 def bytes_below(folder: Path) -> int:
-    """Return the bytes that the files below a folder take on the disk; links are not followed."""
-    found: dict[tuple[int, int], int] = {}
+    """Return the disk space of the files below a folder in bytes. Links are not followed."""
+    bytes_of_files: dict[tuple[int, int], int] = {}
     for parent, _, names in os.walk(folder):
         for name in names:
             try:
-                known = (Path(parent) / name).lstat()
-            except OSError:  # it is gone meanwhile
+                status = (Path(parent) / name).lstat()
+            except OSError:  # the file was deleted meanwhile
                 continue
-            found[known.st_dev, known.st_ino] = known.st_blocks * 512
-    return sum(found.values())
+            bytes_of_files[status.st_dev, status.st_ino] = status.st_blocks * 512
+    return sum(bytes_of_files.values())

@@ -1,4 +1,4 @@
-"""The additional parts of a Space's page: login, runs to resume from mirrors, removal of runs."""
+"""The additional part of a Space's page: login, resuming from mirrors, removal of runs."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from resumerge.ui.web.space.people import People
 
 
 class SpacePart:
-    """The login, runs that go on from their mirrors, and runs that are removed.
+    """The login, and the buttons that resume a run from its mirror or remove a run.
 
     Args:
-        people: those of the Space.
-        declarations: the options that are on the page.
+        people: the people of the Space.
+        declarations: the options on the page.
     """
 
     def __init__(self, people: People, declarations: Sequence[Option]) -> None:
@@ -29,7 +29,7 @@ class SpacePart:
 
     def build(self) -> None:
         """Build the fields."""
-        gr.LoginButton(icon=None)  # its picture would be a file, and the page sends no files
+        gr.LoginButton(icon=None)  # an icon would be a file, and the page sends no files
         with gr.Accordion("Go on from a mirror, or remove a run", open=False):
             self._mirror = gr.Dropdown(
                 [],
@@ -47,7 +47,7 @@ class SpacePart:
 
         Args:
             run: the part that shows the run.
-            options: the fields of the options, which a run goes on with.
+            options: the fields of the options for resuming a run.
         """
         self._look.click(self._look_for_mirrors, None, [self._mirror, self._message], **PRIVATE)
         self._go_on.click(
@@ -56,19 +56,19 @@ class SpacePart:
         self._remove.click(self._remove_run, run.run, [self._message, run.run], **PRIVATE)
 
     def _look_for_mirrors(self, request: gr.Request) -> tuple[Any, str]:
-        """Look for mirrors, and return those to choose from."""
+        """Return the update of the mirrors to choose from, and a message if there are none."""
         try:
-            found = self._people.folder_of(request).mirrors()
-            if not found:
+            mirrors = self._people.folder_of(request).mirrors()
+            if not mirrors:
                 raise refuse("None of your repos has a run that is not finished, and not here")
         except ResumergeError as error:
             return gr.update(choices=[], value=None), error_html("No mirror was found", error)
-        return gr.update(choices=found, value=found[0]), ""
+        return gr.update(choices=mirrors, value=mirrors[0]), ""
 
     def _continue_run(
         self, request: gr.Request, name: str | None, *options: Any
     ) -> tuple[str, Any]:
-        """Resume a run from its mirror, and choose it."""
+        """Resume a run from its mirror, and select it; or return a message."""
         try:
             folder = self._people.folder_of(request)
             run = folder.go_on(name or "", options_from_fields(self._declarations, options))
@@ -77,7 +77,7 @@ class SpacePart:
         return "", gr.update(choices=choices_of(folder), value=run)
 
     def _remove_run(self, request: gr.Request, run: str | None) -> tuple[str, Any]:
-        """Remove a run from this machine."""
+        """Remove a run from this machine, and select the newest of the others."""
         try:
             folder = self._people.folder_of(request)
             folder.remove(run or "")

@@ -1,4 +1,4 @@
-"""The person of a browser's session, after a login at Hugging Face."""
+"""The person of a browser's session, after a login with Hugging Face."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}", re.ASCII)
 
 
 class People:
-    """The people of a Space; each has a folder.
+    """The people of a Space. Each person has a folder.
 
     Args:
-        folder: the folder of their folders.
+        folder: the folder that contains the people's folders.
         limits: the limits of each person.
     """
 
@@ -33,10 +33,11 @@ class People:
     def folder_of(self, request: gr.Request) -> PersonalFolder:
         """Return the folder of the person who sends a request.
 
-        The folder is named after the identity, since a name may become another person's.
+        The folder has the name of the person's identity at Hugging Face, since the user name may
+        pass to another person.
 
         Raises:
-            InputError: nobody is logged in there, or the login has expired.
+            InputError: nobody is logged in, or the login has expired.
         """
         info = _session_of(request).get("oauth_info") or {}
         person = info.get("userinfo", {})
@@ -55,7 +56,7 @@ class People:
 
 
 def _session_of(request: gr.Request) -> Mapping[str, Any]:
-    """Return the content of a request's cookie, which the server has signed."""
+    """Return the session in a request's cookie. The server has signed the cookie."""
     scope: Mapping[str, Any] = getattr(request.request, "scope", {})
     session: Mapping[str, Any] = scope.get("session", {})
     return session

@@ -1,4 +1,4 @@
-"""Serves the page to people who log in with Hugging Face."""
+"""The server of the page for people who log in with Hugging Face."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from resumerge.ui.web.space.folder import declared_for_people
 from resumerge.ui.web.space.limits import Limits
 
 NEEDED = ("OAUTH_CLIENT_ID", "OAUTH_CLIENT_SECRET", "OAUTH_SCOPES", "OPENID_PROVIDER_URL")
-"""The variables that a Space has with ``hf_oauth: true``."""
+"""The environment variables of a Space with ``hf_oauth: true``."""
 
 HEADING = """\
 # resumerge
@@ -28,17 +28,17 @@ def serve_space(
     port: int = 7860,
     listening: Callable[[str], None] = print,
 ) -> None:
-    """Serve the page, each person in a folder of their own.
+    """Serve the page until a signal ends the process. Each person has a separate folder.
 
     Args:
-        folder: the folder of their folders; it is made.
+        folder: the folder that contains the people's folders; it is created if it is missing.
         limits: the limits of each person.
         host: the address of this machine to listen at.
-        port: the port; 0 for one that is free.
-        listening: is called with the page's address.
+        port: the port; 0 for any free port.
+        listening: called with the page's address.
 
     Raises:
-        InputError: Gradio is not installed, this is no Space with OAuth, or the port is taken.
+        InputError: Gradio is not installed, this is not a Space with OAuth, or the port is in use.
     """
     check_gradio()
     check_space(os.environ)
@@ -56,13 +56,15 @@ def serve_space(
 
 
 def check_space(environment: Mapping[str, str]) -> None:
-    """Check that logins are possible. Elsewhere Gradio would log in anybody as this machine's user.
+    """Check that this is a Space with OAuth, where people can log in.
+
+    On any other machine, Gradio would log in everybody as the user of the machine.
 
     Args:
-        environment: the variables of this process.
+        environment: the environment variables of this process.
 
     Raises:
-        InputError: this is no Space, or its OAuth is off.
+        InputError: this is not a Space, or OAuth is off.
     """
     missing = [name for name in NEEDED if not environment.get(name)]
     if environment.get("SYSTEM") == "spaces" and environment.get("SPACE_ID") and not missing:
