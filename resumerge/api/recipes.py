@@ -54,13 +54,15 @@ def init(
     """
     if kind not in list(Kind):
         raise refuse("Unknown kind of recipe", expected=", ".join(Kind), found=repr(kind))
-    chosen = None if method is None else text_of(method, "method")
+    method_name = None if method is None else text_of(method, "method")
     if isinstance(models, str) or not isinstance(models, Sequence):
         expected = "a list of names, each a text or a Path"
         raise refuse("The models are not a list", expected=expected, found=repr(models))
     references = [model_of(model) for model in models]
     base_reference = None if base is None else model_of(base)
-    text = new_recipe_of(Kind(kind), chosen, references, base_reference, text_of(dtype, "dtype"))
+    text = new_recipe_of(
+        Kind(kind), method_name, references, base_reference, text_of(dtype, "dtype")
+    )
     write_recipe(local_path(file, RECIPE), text)
 
 

@@ -88,8 +88,8 @@ def _described(run: OldRun) -> str:
         return text
     output = printable(run.named)
     if run.named != str(run.output):  # nothing is removed from a bucket
-        here = show_size(run.unfinished_bytes)
-        return f"{text}, unfinished files {here} on this machine; what is in {output} stays"
+        size = show_size(run.unfinished_bytes)
+        return f"{text}, unfinished files {size} on this machine; what is in {output} stays"
     return f"{text}, unfinished files {show_size(run.unfinished_bytes)} in {output}"
 
 

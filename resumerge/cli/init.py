@@ -80,15 +80,15 @@ def _ask(
         )
     if kind in (Kind.LORA, Kind.MIXTURE):
         base = base or click.prompt("Base model", err=True)
-        what = "Adapters" if kind is Kind.LORA else "Models for the experts"
-        answer = click.prompt(f"{what}, separated by spaces", err=True)
+        label = "Adapters" if kind is Kind.LORA else "Models for the experts"
+        answer = click.prompt(f"{label}, separated by spaces", err=True)
         return method, answer.replace(",", " ").split(), base
     if method is None:
         say(err, f"{', '.join(METHODS)}. `resumerge methods` says what each does.", "Methods:")
         method = click.prompt("Method", default="linear", err=True)
-    chosen = find_method(method)
-    if base is None and chosen.base != "none":
-        if chosen.base == "required":
+    chosen_method = find_method(method)
+    if base is None and chosen_method.base != "none":
+        if chosen_method.base == "required":
             base = click.prompt("Base model", err=True)
         else:
             question = "Base model (empty for none)"

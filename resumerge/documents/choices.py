@@ -62,15 +62,15 @@ def _memory(host: dict[str, Any], options: Options, budget: int) -> dict[str, An
     if budget == options.memory:
         return _choice("memory", budget, "as requested", "--memory SIZE")
     memory = Memory(**host["memory"])
-    free = margin(memory.total)
-    used = budget + free - memory.available
-    parts = [
+    reserve = margin(memory.total)
+    used = budget + reserve - memory.available
+    reasons = [
         str(memory),
         f"this process uses {show_size(used)}" if used > NOTABLE_SHARE * budget else "",
-        f"{show_size(free)} stays free",
+        f"{show_size(reserve)} stays free",
         "less than requested" if options.memory is not None else "",
     ]
-    return _choice("memory", budget, ", ".join(filter(None, parts)), "--memory SIZE")
+    return _choice("memory", budget, ", ".join(filter(None, reasons)), "--memory SIZE")
 
 
 def _threads(host: dict[str, Any], options: Options, threads: int | None) -> dict[str, Any]:

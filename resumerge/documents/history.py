@@ -109,25 +109,25 @@ class Lifetime:
             column = int((point.at - self.started) / width)
             points_of_columns[min(count - 1, max(0, column))].append(point)
         knots = self._knots()
-        done = [_between(knots, self.started + width * column) for column in range(count + 1)]
+        committed = [_between(knots, self.started + width * column) for column in range(count + 1)]
         cells = []
-        last: Point | None = None
+        last_point: Point | None = None
         for column, inside in enumerate(points_of_columns):
-            points = inside or ([last] if last else [])
-            rate = max(0.0, done[column + 1] - done[column]) / width
+            points = inside or ([last_point] if last_point else [])
+            rate = max(0.0, committed[column + 1] - committed[column]) / width
             cells.append(_cell(points, rate) if points else Cell(rate=rate))
-            last = points[-1] if points else None
+            last_point = points[-1] if points else None
         return cells
 
     def _knots(self) -> list[tuple[float, float]]:
         """Return (time, bytes committed) at each sample with new commits, and at start and end."""
-        least = min(point.done for point in self.points)
-        knots = [(self.started, float(min(self.done_before, least)))]
+        fewest_done = min(point.done for point in self.points)
+        knots = [(self.started, float(min(self.done_before, fewest_done)))]
         for point in self.points:
             if point.done > knots[-1][1]:
                 knots.append((max(point.until, knots[-1][0]), float(point.done)))
-        last = knots[-1]
-        return [*knots, (max(self.ended, last[0]), max(float(self.done_after), last[1]))]
+        last_knot = knots[-1]
+        return [*knots, (max(self.ended, last_knot[0]), max(float(self.done_after), last_knot[1]))]
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ def history_of(run: Mapping[str, Any]) -> History:
 
 def _history(attempts: Sequence[Mapping[str, Any]], ledger: Ledger, *, of_driver: bool) -> History:
     points: dict[int, list[Point]] = {}
-    done = 0
+    committed = 0
     for attempt, point in _points(ledger):
         points.setdefault(attempt, []).append(point)
     lifetimes = []
@@ -180,20 +180,22 @@ def _history(attempts: Sequence[Mapping[str, Any]], ledger: Ledger, *, of_driver
         ended = seconds_of(row["ended"]) if row["ended"] else time.time() - BETWEEN_SAMPLES
         ended = max(last_known, ended)
         # The last commits may be newer than the last sample. The row of the attempt counts them.
-        before, done = done, done + row["bytes_committed"]
+        committed_before, committed = committed, committed + row["bytes_committed"]
         if attempt_points:
             fewest_done = min(
                 point.done for point in attempt_points
             )  # damage may be found after the first sample
-            done = max(attempt_points[-1].done, min(before, fewest_done) + row["bytes_committed"])
+            committed = max(
+                attempt_points[-1].done, min(committed_before, fewest_done) + row["bytes_committed"]
+            )
         lifetimes.append(
             Lifetime(
                 row["n"],
                 started,
                 ended,
                 row["outcome"],
-                before,
-                done,
+                committed_before,
+                committed,
                 attempt_points,
                 row["peak_rss"],
             )

@@ -15,8 +15,8 @@ def methods_json(name: str | None) -> dict[str, Any]:
     Raises:
         InputError: there is no such method.
     """
-    chosen = [find_method(name)] if name is not None else list(METHODS.values())
-    return {"methods": [_method(method) for method in chosen]}
+    selected = [find_method(name)] if name is not None else list(METHODS.values())
+    return {"methods": [_method(method) for method in selected]}
 
 
 def _method(method: MergeMethod) -> dict[str, Any]:

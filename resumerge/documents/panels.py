@@ -63,16 +63,16 @@ def panels_of(history: History) -> list[Panel]:
     """
     if not history.points:
         return []
-    last = history.points[-1]
+    last_point = history.points[-1]
     alive = history.lifetimes[-1].outcome is None
-    current_rss = f"{show_size(last.rss_high)} now, " if alive else ""
+    current_rss = f"{show_size(last_point.rss_high)} now, " if alive else ""
     seconds = sum(life.seconds for life in history.lifetimes)
-    done = max(last.done, history.lifetimes[-1].done_after)
+    committed = max(last_point.done, history.lifetimes[-1].done_after)
     panels = [
         Panel(
             "memory",
             "memory of the driver" if history.of_driver else "memory",
-            f"{current_rss}peak {show_size(history.peak)}, budget {show_size(last.budget)}",
+            f"{current_rss}peak {show_size(history.peak)}, budget {show_size(last_point.budget)}",
             "resident set size",
             lambda cell: cell.rss_high,
             low=lambda cell: cell.rss_low,
@@ -82,14 +82,14 @@ def panels_of(history: History) -> list[Panel]:
         Panel(
             "batch",
             "batch size",
-            f"{show_size(last.batch_high)} {'now' if alive else 'at the end'}",
+            f"{show_size(last_point.batch_high)} {'now' if alive else 'at the end'}",
             "largest output computed before a commit",
             lambda cell: cell.batch_high or None,
         ),
         Panel(
             "throughput",
             "throughput",
-            f"mean {show_size(done / seconds)}/s" if seconds else "",
+            f"mean {show_size(committed / seconds)}/s" if seconds else "",
             "output committed",
             lambda cell: cell.rate,
             unit="/s",

@@ -67,7 +67,7 @@ def describe_plan(
         "folder": str(_folder(output)),
         "free": document["disk"]["free"],
     }
-    chosen = choices(
+    chosen_settings = choices(
         host,
         options,
         out=output,
@@ -75,7 +75,7 @@ def describe_plan(
         threads=document["threads"],
         progress=progress,
     )
-    return {**document, "host": host, "choices": chosen}
+    return {**document, "host": host, "choices": chosen_settings}
 
 
 def _described(

@@ -96,10 +96,10 @@ def describe_from_ledger(
     run = ledger.run()
     totals, url = ledger.totals(), run.get("mirror")
     attempts = ledger.attempts.all()
-    last = attempts[-1] if attempts else {}
-    sample = _last_sample(ledger, last.get("n"))
+    last_attempt = attempts[-1] if attempts else {}
+    sample = _last_sample(ledger, last_attempt.get("n"))
     alive = lock_holder(folder) is not None if alive is None else alive
-    rate = _rate(last)
+    rate = _rate(last_attempt)
     uncommitted = totals.nbytes - totals.nbytes_committed
     events = ledger.events.all()
     peaks = task_peaks(events)  # on a cluster, tasks use the memory; the attempt's process journals
@@ -122,13 +122,13 @@ def describe_from_ledger(
             "copied": totals.shards_copied,
         },
         "memory": {
-            "budget": sample.get("budget") or last.get("budget"),
+            "budget": sample.get("budget") or last_attempt.get("budget"),
             "peak_rss": max((a["peak_rss"] or 0 for a in attempts), default=0),
-            "batch_bytes": sample.get("batch_bytes") or last.get("batch_bytes"),
+            "batch_bytes": sample.get("batch_bytes") or last_attempt.get("batch_bytes"),
         },
         "rate_bytes_per_s": rate,
         "eta_s": round(uncommitted / rate, 1) if rate and alive else None,
-        "merging_s": last.get("merging_seconds"),
+        "merging_s": last_attempt.get("merging_seconds"),
         "accounts": {
             **_accounts(ledger, every_tensor=every_tensor),
             **describe_changes([] if any(adapter.values()) else changes, every=every_tensor),
@@ -198,9 +198,9 @@ def _rate(attempt: dict[str, Any]) -> float | None:
     """Return the mean output bytes per second of an attempt; None if it has committed nothing."""
     if not attempt or not attempt["bytes_committed"]:
         return None
-    started = datetime.fromisoformat(attempt["started"])
-    seen = datetime.fromisoformat(attempt["ended"] or attempt["last_seen"])
-    seconds = (seen - started).total_seconds()
+    start = datetime.fromisoformat(attempt["started"])
+    end = datetime.fromisoformat(attempt["ended"] or attempt["last_seen"])
+    seconds = (end - start).total_seconds()
     return round(attempt["bytes_committed"] / seconds, 1) if seconds > 0 else None
 
 

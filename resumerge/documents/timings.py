@@ -72,7 +72,7 @@ def _at_most(timings: list[Timing], most: int, what: str) -> list[Timing]:
     """Return at most `most` groups: the first ones, then one with the sums of the others."""
     if len(timings) <= most:
         return timings
-    others = Timing(f"{len(timings) - most + 1} more {what}")
+    remainder = Timing(f"{len(timings) - most + 1} more {what}")
     for timing in timings[most - 1 :]:
-        others.add(timing)
-    return [*timings[: most - 1], others]
+        remainder.add(timing)
+    return [*timings[: most - 1], remainder]

@@ -171,11 +171,15 @@ class _Loaded:
 
         _check_memory(Path(place))
         _check_tokenizer(Path(place))
-        how = {"revision": revision, "local_files_only": True, "trust_remote_code": False}
+        loading_options = {
+            "revision": revision,
+            "local_files_only": True,
+            "trust_remote_code": False,
+        }
         with _quiet():
-            self.tokenizer = AutoTokenizer.from_pretrained(place, **how)
+            self.tokenizer = AutoTokenizer.from_pretrained(place, **loading_options)
             self.model, loading_info = AutoModelForCausalLM.from_pretrained(
-                place, torch_dtype="auto", output_loading_info=True, **how
+                place, torch_dtype="auto", output_loading_info=True, **loading_options
             )
         self.model.eval()
         self.missing = sorted(loading_info["missing_keys"])
@@ -214,9 +218,11 @@ class _Loaded:
         window = min(WINDOW, getattr(self.model.config, "max_position_embeddings", WINDOW))
         with torch.no_grad():
             for start in range(0, count, window - 1):
-                part = tokens[start : start + window]
-                logits = self.model(part[None]).logits[0, :-1].float()
-                loss += float(torch.nn.functional.cross_entropy(logits, part[1:], reduction="sum"))
+                window_tokens = tokens[start : start + window]
+                logits = self.model(window_tokens[None]).logits[0, :-1].float()
+                loss += float(
+                    torch.nn.functional.cross_entropy(logits, window_tokens[1:], reduction="sum")
+                )
         if count < 1 or not math.isfinite(loss):
             return Fit(name, None, None, max(count, 0))
         mean = loss / count

@@ -111,8 +111,8 @@ class Options(OptionFields):
         """
         words = {option.name: option.type.default_word for option in declared()}
         ended = {name for name, value in values.items() if value and value == words[name]}
-        given = {name: value for name, value in values.items() if name not in ended}
-        return cls(**given, ended=frozenset(ended))
+        plain_values = {name: value for name, value in values.items() if name not in ended}
+        return cls(**plain_values, ended=frozenset(ended))
 
     def kept(self, **planned: Any) -> dict[str, Any]:
         """Return the options that a new run's ledger keeps, as JSON.
@@ -128,8 +128,8 @@ class Options(OptionFields):
         Args:
             began: the options that the ledger kept before.
         """
-        given = {option.name: value for option, value in self._values(Kept.INHERITED)}
-        return {**began, **given}
+        inheritable = {option.name: value for option, value in self._values(Kept.INHERITED)}
+        return {**began, **inheritable}
 
     def inherit(self, began: Mapping[str, Any], mirror: str | None) -> Options:
         """Return a copy of these options with the values that a resumed run inherits.
@@ -140,19 +140,19 @@ class Options(OptionFields):
             began: the options that the run's ledger keeps.
             mirror: the address of the run's mirror; None for a run without a mirror.
         """
-        given = replace(self, mirror_then_delete=False) if self.bring_back else self
+        options = replace(self, mirror_then_delete=False) if self.bring_back else self
         inherited = {
             option.name: began[option.name]
-            for option, value in given._values(*_INHERITED)
+            for option, value in options._values(*_INHERITED)
             if value == option.default
             and option.name not in self.ended
             and began.get(option.name) is not None
         }
-        if given.evict or given.offline:
+        if options.evict or options.offline:
             inherited.pop("stream", None)
-        if given.stream:
+        if options.stream:
             inherited.pop("evict", None)
-        return replace(given, mirror=given.mirror or mirror, ended=frozenset(), **inherited)
+        return replace(options, mirror=options.mirror or mirror, ended=frozenset(), **inherited)
 
     def plans_otherwise(self, began: Mapping[str, Any]) -> bool:
         """Return whether an option of the plan is given with another value than the run's.

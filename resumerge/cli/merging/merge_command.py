@@ -124,8 +124,12 @@ class MergeCommand:
         """
         folder = RunStore(self._options.state_dir).folder
         clock = None if self._style is Style.NONE else self._clock
-        shown = Supervision(self._err, self._resume_command, as_json=self._as_json, clock=clock)
-        return supervise(self._worker, shown, lambda run: folder / run / LEDGER_FILE, stall_seconds)
+        supervision = Supervision(
+            self._err, self._resume_command, as_json=self._as_json, clock=clock
+        )
+        return supervise(
+            self._worker, supervision, lambda run: folder / run / LEDGER_FILE, stall_seconds
+        )
 
     def _worker(self, pipe: HeartbeatPipe, spec: WorkerSpec) -> int:
         """Merge in a worker process: the first worker calls `work`, later ones resume its run."""

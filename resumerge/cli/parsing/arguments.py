@@ -59,8 +59,8 @@ def options_of(command: str) -> Decorator[Any]:
 
         @wraps(function)
         def collected(**given: Any) -> Any:
-            chosen = {option.name: given.pop(option.name) for option in declarations}
-            return function(options=Options.of(chosen), **given)
+            option_values = {option.name: given.pop(option.name) for option in declarations}
+            return function(options=Options.of(option_values), **given)
 
         for declaration in reversed(declarations):
             _click_option(declaration, hidden=declaration.of_process and command == "plan")(

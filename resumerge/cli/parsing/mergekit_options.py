@@ -70,12 +70,14 @@ def without_mergekit_options(words: Sequence[str]) -> tuple[list[str], list[str]
     if not any(command in words for command in COMMANDS):
         return list(words), []
     position = next(number for number, word in enumerate(words) if word in COMMANDS)
-    before = words[:position]
-    if any(not word.startswith("-") or word in ("--help", "--version") for word in before[:1]):
+    words_before = words[:position]
+    if any(
+        not word.startswith("-") or word in ("--help", "--version") for word in words_before[:1]
+    ):
         return list(words), []
     kept = [words[position]]
     notes: list[str] = []
-    remaining = iter([*before, *words[position + 1 :]])
+    remaining = iter([*words_before, *words[position + 1 :]])
     for word in remaining:
         name, has_value, value = word.partition("=")
         if word == "--":

@@ -32,9 +32,9 @@ def describe_adapter(
 
 def _energies(changes: Sequence[UnitChanges]) -> dict[str, Any]:
     energies = energies_of(changes)
-    whole, kept = energy_of_all(energies)
+    total, kept = energy_of_all(energies)
     return {
-        "kept": kept / whole if whole else None,
+        "kept": kept / total if total else None,
         "modules": [
             {"module": name, "energy": energy, "kept": kept / energy if energy else None}
             for name, (energy, kept) in energies.items()

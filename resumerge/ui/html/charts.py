@@ -101,8 +101,8 @@ def history_chart(panel: Panel, timeline: Timeline) -> Chart:
     top = panel.top(timeline)
     note = f"{panel.summary}; {panel.meaning}" if panel.summary else panel.meaning
     if panel.limit:
-        shown = panel.shows_limit(timeline)
-        note += "; dashed: budget" if shown else "; the budget is far above the plot"
+        limit_is_shown = panel.shows_limit(timeline)
+        note += "; dashed: budget" if limit_is_shown else "; the budget is far above the plot"
     return Chart(
         panel.title.capitalize(),
         note,
@@ -153,12 +153,15 @@ def timing_charts(units: Iterable[Mapping[str, Any]]) -> Timings | None:
         lambda timing: timing.rate,
         lambda rate: f"{show_size(rate)}/s",
     )
-    last = len(layers) - 1
+    last_layer = len(layers) - 1
     interval = -(-len(layers) // MOST_NAMES)
     return Timings(
         [seconds, rates],
         [timing.name for timing in layers],
-        [*(i for i in range(0, last + 1, interval) if last - i >= interval * 0.75), last],
+        [
+            *(i for i in range(0, last_layer + 1, interval) if last_layer - i >= interval * 0.75),
+            last_layer,
+        ],
         kinds,
         max(timing.seconds for timing in kinds),
         max(timing.rate for timing in kinds) or 1.0,
@@ -233,10 +236,10 @@ def _pieces(span: Span, value: Value, top: float, steps: bool) -> list[Points]:
     pieces: list[Points] = []
     level = None
     for column, cell in enumerate(span.cells, span.start):
-        before, level = level, value(cell)
+        previous, level = level, value(cell)
         if level is not None:
             y = HEIGHT * (1 - min(1.0, level / top))
-            if before is None:
+            if previous is None:
                 pieces.append([(column, y)])
             pieces[-1] += [(column, y), (column + 1, y)] if steps else [(column + 0.5, y)]
     if level is not None:

@@ -89,8 +89,8 @@ class CellReporter(ProgressState):
             if note not in self._notes:
                 self.note(note)
         spent = show_seconds(result.seconds)
-        how = "Already done" if result.already_done else f"Done in {spent}"
-        self._ended = ("done", [f"{how}: {result.places}"])
+        heading = "Already done" if result.already_done else f"Done in {spent}"
+        self._ended = ("done", [f"{heading}: {result.places}"])
 
     def stopped(self, stopped: Interrupted | Resumable) -> None:
         """Show that the run stopped before its end, and how to resume it."""
@@ -183,13 +183,13 @@ class CellReporter(ProgressState):
         """Return the facts of the ended attempt, from the document of the run."""
         if not self._budget:
             return []  # no attempt began
-        nbytes, units, last = run["bytes"], run["units"], run["attempts"][-1]
+        nbytes, units, last_attempt = run["bytes"], run["units"], run["attempts"][-1]
         rate, peak = run["rate_bytes_per_s"], run["memory"]["peak_rss"]
         return [
             ("committed", show_size(nbytes["committed"]), f"of {show_size(nbytes['total'])}"),
             ("tensors", str(units["committed"]), f"of {units['total']}"),
             *([("speed", f"{show_size(rate)}/s", "")] if rate else []),
-            ("took", show_seconds(attempt_seconds(last)), ""),
+            ("took", show_seconds(attempt_seconds(last_attempt)), ""),
             ("peak memory", show_size(peak), f"budget {show_size(self._budget)}"),
         ]
 

@@ -91,21 +91,21 @@ class Supervision(SupervisorOutput):
 
     def gave_up(self, death: WorkerExit, run: str | None) -> None:
         self._clear()
-        what = (
+        message = (
             f"{death}. The worker was restarted {MOST_FAILURES} times in a row without progress, "
             "so no new one is started."
         )
-        self._print(what)
+        self._print(message)
         self._print(_advice(death))
         self._event(death.event, **death.facts(), run=run)
-        self._stopped(Reason(death.cause), what, run)
+        self._stopped(Reason(death.cause), message, run)
 
     def hangs(self, death: WorkerExit, run: str | None) -> None:
         self._clear()
-        what = f"{death}. SIGKILL does not end it, because it waits in the kernel for a device."
-        self._print(what)
+        message = f"{death}. SIGKILL does not end it, because it waits in the kernel for a device."
+        self._print(message)
         self._print(_STALL_ADVICE["D"])
-        self._stopped(Reason.WORKER_STALLED, what, run)
+        self._stopped(Reason.WORKER_STALLED, message, run)
 
     def stopping(self, signum: int) -> None:
         if signum == signal.SIGINT and self._err.is_terminal and self._clock is not None:

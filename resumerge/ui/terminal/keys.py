@@ -23,12 +23,12 @@ def wait_for_q() -> Iterator[Callable[[float], bool]]:
     if fd is None:
         yield _sleep
         return
-    before = termios.tcgetattr(fd)
+    settings = termios.tcgetattr(fd)
     try:
         tty.setcbreak(fd, termios.TCSANOW)  # Ctrl-C stays a signal
         yield lambda seconds: _is_q(fd, seconds)
     finally:
-        termios.tcsetattr(fd, termios.TCSANOW, before)
+        termios.tcsetattr(fd, termios.TCSANOW, settings)
 
 
 def _sleep(seconds: float) -> bool:

@@ -62,11 +62,11 @@ def _facts(document: dict[str, Any]) -> Iterator[RenderableType]:
         f"{counted(document['shards'], 'shard')}",
     )
     if copied := document["copied"]["shards"]:
-        whole = document["copied"]["bytes"]
+        copied_bytes = document["copied"]["bytes"]
         yield _row(
             "files",
-            f"{counted(copied, 'shard')} ({show_size(whole)}) copied as the model has them, "
-            f"{document['shards'] - copied} ({show_size(document['output_bytes'] - whole)}) "
+            f"{counted(copied, 'shard')} ({show_size(copied_bytes)}) copied as the model has them, "
+            f"{document['shards'] - copied} ({show_size(document['output_bytes'] - copied_bytes)}) "
             f"written anew; {show_size(document['read_bytes'])} read",
         )
     if linked := document["linked"]["shards"]:
@@ -119,8 +119,8 @@ def _host(document: dict[str, Any]) -> Iterator[RenderableType]:
         yield _row(name, value)
     yield ""
     yield Text("chosen", "bold")
-    for what, chosen, because, override in choice_rows(document["choices"]):
-        yield _row(what, f"{chosen}: {because} ({override})")
+    for setting, chosen, because, override in choice_rows(document["choices"]):
+        yield _row(setting, f"{chosen}: {because} ({override})")
 
 
 def _row(label: str, text: str) -> RenderableType:

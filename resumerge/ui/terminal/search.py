@@ -40,7 +40,7 @@ def trial_line(row: Document, objectives: Sequence[str]) -> str:
         names = objectives or [""]
         result = ", ".join(f"{n} {show_number(v)}".strip() for n, v in zip(names, row["values"]))
     seconds = row["seconds"] or {}
-    times = ", ".join(f"{what} {show_seconds(value)}" for what, value in seconds.items())
+    times = ", ".join(f"{step} {show_seconds(value)}" for step, value in seconds.items())
     parameters = ", ".join(f"{n}: {show_value(v)}" for n, v in row["parameters"].items())
     return printable(f"{result}  ({parameters}; {times})")
 
@@ -83,15 +83,19 @@ def _history(document: Document) -> RenderableType:
     for name in document["parameters"]:
         table.add_column(printable(name), justify="right", overflow="fold")
     table.add_column("seconds", justify="right")
-    last = document["trials"][-MOST_TRIALS:]
+    latest = document["trials"][-MOST_TRIALS:]
     for row in document["trials"]:
         is_best = row["number"] in document["best"]
-        if not (is_best or row in last):
+        if not (is_best or row in latest):
             continue
         values = row["values"] or [None] * len(document["objectives"])
-        shown = [show_number(value) if value is not None else row["state"] for value in values]
-        given = [show_value(row["parameters"].get(name, "")) for name in document["parameters"]]
+        value_cells = [
+            show_number(value) if value is not None else row["state"] for value in values
+        ]
+        parameter_cells = [
+            show_value(row["parameters"].get(name, "")) for name in document["parameters"]
+        ]
         seconds = sum((row["seconds"] or {}).values())
-        cells = (str(row["number"]), *shown, *given, f"{seconds:.1f}")
+        cells = (str(row["number"]), *value_cells, *parameter_cells, f"{seconds:.1f}")
         table.add_row(*map(printable, cells), style="bold" if is_best else "")
     return table

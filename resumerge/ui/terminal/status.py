@@ -153,11 +153,11 @@ def show_runs(runs: Sequence[Run]) -> RenderableType:
 
 
 def _head(run: Run) -> list[RenderableType]:
-    total, done = run["bytes"]["total"], run["bytes"]["committed"]
+    total, committed = run["bytes"]["total"], run["bytes"]["committed"]
     units, shards = run["units"], run["shards"]
     copies = f" ({shards['copied']} are copies of files)" if shards["copied"] else ""
     bar = Table.grid(padding=(0, 1), expand=False)
-    bar.add_row(ProgressBar(max(total, 1), done, width=30), f"{committed_share(run):.0%}")
+    bar.add_row(ProgressBar(max(total, 1), committed, width=30), f"{committed_share(run):.0%}")
     state = state_sentence(run)
     if run["state"] == "running" and run["rate_bytes_per_s"]:
         state += f" {show_size(run['rate_bytes_per_s'])}/s."
@@ -170,7 +170,7 @@ def _head(run: Run) -> list[RenderableType]:
         Prose(printable(run["output"] or "")),
         bar,
         Prose(
-            f"{show_size(done)} of {show_size(total)}, "
+            f"{show_size(committed)} of {show_size(total)}, "
             f"{units['committed']} of {counted(units['total'], 'tensor')}, "
             f"{shards['sealed']} of {counted(shards['total'], 'shard')} sealed{copies}. {state}"
         ),
@@ -212,8 +212,8 @@ class _Attempts:
                 show_size(a["budget"]) if a["budget"] else "",
             )
         yield table
-        if (before := len(self._attempts) - ATTEMPTS_SHOWN) > 0:
-            yield Text(f"and {before} earlier", "dim")
+        if (hidden := len(self._attempts) - ATTEMPTS_SHOWN) > 0:
+            yield Text(f"and {hidden} earlier", "dim")
 
 
 def _attempt(a: Run) -> RenderableType:

@@ -77,16 +77,16 @@ def _documents(
     name = store.find(wanted).name
     last_alive = None
     while True:
-        began = time.monotonic()
+        started_at = time.monotonic()
         document = status_json(store, name)
         state = document["runs"][0]["state"]
         if state == "running":
-            last_alive = began
+            last_alive = started_at
         yield document
         if state in ("done", "failed") or last_alive is None:
             return
-        if began - last_alive > RESTART_SECONDS:
+        if started_at - last_alive > RESTART_SECONDS:
             return
-        spent = time.monotonic() - began
+        spent = time.monotonic() - started_at
         if wait(max(REFRESH_SECONDS, spent / LARGEST_SHARE)):
             return

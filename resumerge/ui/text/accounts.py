@@ -19,9 +19,11 @@ def account_lines(accounts: Mapping[str, Any]) -> Iterator[str]:
         accounts: the part ``accounts`` of the document of a plan or a run.
     """
     models = accounts["sources"]
-    whole = [m for m in models if m["used"] == m["tensors"]]
-    if whole:
-        yield "every tensor is used: " + ", ".join(f"{m['tensors']} of {m['model']}" for m in whole)
+    fully_used = [m for m in models if m["used"] == m["tensors"]]
+    if fully_used:
+        yield "every tensor is used: " + ", ".join(
+            f"{m['tensors']} of {m['model']}" for m in fully_used
+        )
     for model in models:
         if model["used"] < model["tensors"]:
             reasons = "; ".join(map(reason_line, model["reasons"]))

@@ -58,8 +58,8 @@ def runs(
     """Yield each run of consecutive layers, as (first, last, [(source, its first, its last)])."""
     start = 0
     for end in range(1, len(layers) + 1):
-        after = [[source, layer + 1] for source, layer in layers[end - 1]]
-        if end < len(layers) and [list(origin) for origin in layers[end]] == after:
+        next_origin = [[source, layer + 1] for source, layer in layers[end - 1]]
+        if end < len(layers) and [list(origin) for origin in layers[end]] == next_origin:
             continue
         pairs = zip(layers[start], layers[end - 1])
         yield start, end - 1, [(source, first, last) for (source, first), (_, last) in pairs]

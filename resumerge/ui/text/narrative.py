@@ -139,8 +139,10 @@ def _end(
         text += f" ({cause})"
     if after is None:
         return f"{text}."
-    budget, before = after.get("budget"), attempt.get("budget")
-    new_budget = f" with a budget of {show_size(budget)}" if budget and budget != before else ""
+    budget, budget_before = after.get("budget"), attempt.get("budget")
+    new_budget = (
+        f" with a budget of {show_size(budget)}" if budget and budget != budget_before else ""
+    )
     return f"{text}; attempt {after['n']} resumed{new_budget}."
 
 
@@ -202,13 +204,13 @@ def _others(history: History) -> list[str]:
 
 def taken_by_others(lifetime: Lifetime) -> tuple[int, int]:
     """Return the largest fall of available memory, and the later recovery of it, in bytes."""
-    highest = taken = lowest = recovered = 0
+    highest = fall = lowest = recovered = 0
     for point in lifetime.points:
         highest = max(highest, point.left_high)
-        if highest - point.left_low > taken:
-            taken, lowest, recovered = highest - point.left_low, point.left_low, 0
-        recovered = max(recovered, point.left_high - lowest) if taken else 0
-    return taken, min(recovered, taken)
+        if highest - point.left_low > fall:
+            fall, lowest, recovered = highest - point.left_low, point.left_low, 0
+        recovered = max(recovered, point.left_high - lowest) if fall else 0
+    return fall, min(recovered, fall)
 
 
 def _over_budget(history: History) -> list[str]:

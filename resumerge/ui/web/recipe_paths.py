@@ -40,14 +40,14 @@ def check_paths(text: str, folder: Path) -> None:
         Problem(
             WHAT,
             RECIPE,
-            path := descend("", at),
+            path := descend("", location),
             nearest_line(document.lines, path),
             expected=EXPECTED.format(folder),
             found=value,
             fix=FIX,
         )
         for document in load_yaml(text, RECIPE)
-        for at, value in _texts(document.data, ())
+        for location, value in _texts(document.data, ())
         if leads_out(value, folder)
     ]
     if problems:

@@ -40,12 +40,12 @@ def options_from_fields(declarations: Sequence[Option], values: Sequence[Any]) -
     Raises:
         InputError: values are invalid, all of which are listed; or the mirror is a folder.
     """
-    given = {
+    option_values = {
         option.name: _read(option, value)
         for option, value in zip(declarations, values, strict=True)
         if value and str(value).strip()
     }
-    mirror = given.get("mirror")
+    mirror = option_values.get("mirror")
     if mirror is not None and not is_mirror_url(mirror):
         raise refuse(
             "This cannot be the mirror of a merge from a page",
@@ -53,7 +53,7 @@ def options_from_fields(declarations: Sequence[Option], values: Sequence[Any]) -
             found=mirror,
             fix="write its address; a folder is named by `resumerge run --mirror`",
         )
-    return Options.read("run", given)
+    return Options.read("run", option_values)
 
 
 def words_of(options: Options, command: str) -> list[str]:
@@ -63,8 +63,8 @@ def words_of(options: Options, command: str) -> list[str]:
         options: the options.
         command: the command, like ``resume``. Options that it does not have are left out.
     """
-    given = options.given(command)
-    return [word for option, value in given for word in option.words(value)]
+    option_values = options.given(command)
+    return [word for option, value in option_values for word in option.words(value)]
 
 
 def _read(option: Option, value: Any) -> Any:

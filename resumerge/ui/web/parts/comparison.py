@@ -34,8 +34,8 @@ class ComparisonPart:
             with gr.Row():
                 begin = gr.Button("Compare them")
                 stop = gr.Button("Interrupt the comparison")
-            shown = gr.HTML()
-        begin.click(self._compare, [models, base], shown, **QUIET)
+            result = gr.HTML()
+        begin.click(self._compare, [models, base], result, **QUIET)
         stop.click(self._comparisons.stop, None, None, **PRIVATE)
 
     def _compare(self, request: gr.Request, models: str, base: str) -> Iterator[str]:

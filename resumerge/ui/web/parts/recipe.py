@@ -72,7 +72,7 @@ class RecipePart:
             label="Find models", info="part of a name; empty finds those in the folder"
         )
         find = gr.Button("Find")
-        found = gr.Radio(
+        found_models = gr.Radio(
             [], label="Found", info="the one that is chosen is added below", visible=False
         )
         models = gr.Textbox(label="Models, one in a line", lines=2, max_lines=12)
@@ -84,8 +84,14 @@ class RecipePart:
         ]
         self._begin = gr.Button("Write it")
         self._not_found = gr.HTML()
-        gr.on([words.submit, find.click], self._find, words, [found, self._not_found], **PRIVATE)
-        found.input(self._add, [found, models], [found, models], **QUIET)
+        gr.on(
+            [words.submit, find.click],
+            self._find,
+            words,
+            [found_models, self._not_found],
+            **PRIVATE,
+        )
+        found_models.input(self._add, [found_models, models], [found_models, models], **QUIET)
 
     def wire(self, run: RunPart) -> None:
         """Connect the fields and buttons to their functions.
@@ -139,8 +145,8 @@ class RecipePart:
         if not text.strip():
             return ""
         try:
-            chosen = options_from_fields(self._declarations, options)
-            plan = self._workspace_of(request).plan(text, name.strip(), chosen)
+            merge_options = options_from_fields(self._declarations, options)
+            plan = self._workspace_of(request).plan(text, name.strip(), merge_options)
             # The choices name Python arguments, which a page does not have.
             return fragment({**plan, "choices": []})
         except ResumergeError as error:
