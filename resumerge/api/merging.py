@@ -90,8 +90,8 @@ def resume(
 ) -> DisplayedResult:
     """Continue a run with the options that its ledger keeps.
 
-    Options that depend on the machine or the moment, like `offline` and `device`, are not kept.
-    Give them again.
+    An option that is given replaces the kept value. Options that depend on the machine or the
+    moment, like `offline` and `device`, are not kept and have to be given again.
 
     Args:
         run: the run's id, output or mirror; by default the newest run.

@@ -31,15 +31,19 @@ from resumerge.ui.terminal.terminal import err
 def status(
     run: StrPath | None = None, *, state_dir: StrPath | None = None, tensors: bool = False
 ) -> DisplayedStatus:
-    """Return the document of ``resumerge status --json``: all runs, newest first, or a named one.
+    """Return the document of ``resumerge status --json``.
+
+    Runs and searches are listed newest first.
 
     Args:
-        run: the run's id, output or mirror; by default all runs.
+        run: the id or output of a run or a search, or the mirror of a run; by default all runs and
+            searches.
         state_dir: the folder of the ledgers; by default RESUMERGE_STATE_DIR, else ``./state``.
         tensors: whether the accounts list every tensor.
 
     Raises:
-        InputError: there is no such run.
+        InputError: there is no such run or search.
+        Resumable: the mirror or the search cannot be read now.
     """
     return DisplayedStatus(status_json(runs_of(state_dir), address_of(run), every_tensor=tensors))
 
@@ -68,6 +72,7 @@ def verify(
     Raises:
         InputError: there is no such run, or `all` is set without `sources`. With `sources`, also if
             the models, the recipe or the program have changed since the run.
+        Interrupted: a signal stopped the computation of blocks.
         Resumable: the mirror, the output or a model cannot be read now.
     """
     name, chosen = address_of(run), Options.read("verify", options)

@@ -72,7 +72,7 @@ class TaskResources(OptionType):
 
 
 def read_task_resources(text: str) -> dict[str, Any]:
-    """Return the resources of a task by name.
+    """Return the resources of a task, by name, from the text of the option.
 
     Raises:
         ValueError: the text names no resource, a refused one, or one without a valid number.

@@ -10,7 +10,7 @@ from resumerge.options.types import Flag, OptionType
 
 
 class Kept(Enum):
-    """How long an option holds that was given to one attempt of a run.
+    """How long the value of an option holds after it was given to one attempt of a run.
 
     The run's ledger keeps the options that later attempts inherit (`Options.kept`).
     """

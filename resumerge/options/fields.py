@@ -45,7 +45,7 @@ _WITH_MIRROR = (*_RUN_RESUME_PLAN, "extract-expert", "extract-lora")
 """The commands that can use a mirror or a cluster."""
 
 _ALL_THAT_MERGE = (*_WITH_MIRROR, "reproduce")
-"""The commands that merge: their options of memory, threads, disk and sources."""
+"""The commands for options of every merge: memory, threads, disk and sources."""
 
 _READERS = (
     *("status", "verify", "clean", "push", "try", "compare", "explain"),

@@ -15,7 +15,7 @@ from resumerge.options.types import Flag
 _COMMAND = r"(?P<quote>`|(?m:^))(?P<command>resumerge [^\n`]*)`?|`[^`]*`|\bresumerge [^\n]*"
 _OPTION = r"--(?P<name>[a-z][a-z-]*)(?:[ =](?P<value>[\w./:@+-]*[\w/]))?"
 _ARGUMENTS = {"run": 2, "reproduce": 2, "resume": 1, "status": 1, "verify": 1, "explain": 1}
-"""The number of positional arguments of each command whose Python function has the same ones."""
+"""Commands whose Python function has the same positional arguments, and their number."""
 
 _OWN = {
     **{
@@ -28,7 +28,7 @@ _OWN = {
     "metric": "metrics",
     "direction": "directions",
 }
-"""Arguments with values that only single functions have, by the names of their options."""
+"""Arguments that are not declared options and have values, by their command-line names."""
 
 _OWN_FLAGS = {
     "embed-lora": "embed_lora=True",
@@ -36,7 +36,7 @@ _OWN_FLAGS = {
     "sources": "sources=True",
     "public": "private=False",
 }
-"""Arguments that only single functions have, with their values, by the names of their flags."""
+"""Arguments for flags that are not declared options, by the names of the flags."""
 
 _VALUES = ("auto", "none", "cpu", "cuda", "always", "never")
 _WORDS = re.compile(f"{_COMMAND}|{_OPTION}")
