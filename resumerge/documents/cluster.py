@@ -1,4 +1,4 @@
-"""The work of each machine of a cluster for a run, from the events of its tasks."""
+"""The work of each machine of a cluster, from the events of a run's tasks."""
 
 from __future__ import annotations
 

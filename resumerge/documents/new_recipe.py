@@ -154,7 +154,7 @@ def _checked(text: str) -> str:
 
 
 def check_is_new(file: Path) -> None:
-    """Check, before the models are known, that a recipe can be written to a file.
+    """Check, before a recipe is made, that it can be written to a file.
 
     Raises:
         InputError: the file exists, or its folder does not; or the name is that of a weight file,
@@ -175,7 +175,7 @@ def check_is_new(file: Path) -> None:
 
 
 def write_recipe(file: Path, text: str) -> None:
-    """Write a recipe to a new file. After an error, the file does not exist.
+    """Write a recipe to a new file. If writing fails, the new file is removed.
 
     Raises:
         InputError: the file exists, or cannot be written.

@@ -102,7 +102,7 @@ class DisplayedResult(Result):
         """Copy a result.
 
         Args:
-            result: the result.
+            result: the result to copy.
             shown_in: the number of the notebook's cell that shows how the run ended.
         """
         copied = cls(**_values(result))
