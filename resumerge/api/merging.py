@@ -99,8 +99,12 @@ def resume(
         reporter: as for `run`.
         progress: as for `run`.
 
+    Returns:
+        The result, as for `run`.
+
     Raises:
-        InputError, Resumable, Interrupted: as for `run`.
+        InputError: as for `run`; or there is no such run, or `run` names a search.
+        Resumable, Interrupted, DoubtfulNumbers: as for `run`.
     """
     chosen, name = Options.read("resume", options), address_of(run)
     if (search := find_search(RunStore(chosen.state_dir), name)) is not None:
@@ -132,6 +136,9 @@ def extract_expert(
         OPTIONS
         reporter: as for `run`.
         progress: as for `run`.
+
+    Returns:
+        The result, as for `run`.
 
     Raises:
         InputError: the model has no such expert, or no dense architecture exists for the model.
@@ -188,6 +195,9 @@ def extract_lora(
             saved whole.
         reporter: as for `run`.
         progress: as for `run`.
+
+    Returns:
+        The result, as for `run`.
 
     Raises:
         InputError: the models do not fit each other, or the adapter would be empty.

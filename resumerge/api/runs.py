@@ -140,7 +140,7 @@ def push(
         private: whether the repo is private, if it is created.
         branch: the branch to upload to, which is created if it does not exist; by default
             ``main``.
-        message: the message of the commit; by default one that names the files.
+        message: the message of the commit; by default one that names some of the files.
         state_dir: the folder of the ledgers; by default RESUMERGE_STATE_DIR, else ``./state``.
 
     Returns:

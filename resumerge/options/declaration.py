@@ -73,7 +73,7 @@ class Option:
 
     @property
     def off_flag(self) -> str:
-        """The name that ends a flag that resumed runs inherit: ``--no-evict``; else empty."""
+        """The name that turns an inherited flag off, like ``--no-evict``; else empty."""
         holds = isinstance(self.type, Flag) and self.kept is Kept.INHERITED
         return self.flag.replace("--", "--no-", 1) if holds else ""
 

@@ -37,7 +37,7 @@ DRAWN_PER_SECOND = 4
 _TICK_SECONDS = 0.5
 
 _JOIN_SECONDS = 2.0
-"""The most seconds to wait for the thread, which a blocked output may delay without end."""
+"""The most seconds to wait for the thread. A blocked output would delay its end forever."""
 
 
 class PrintClock:
@@ -121,7 +121,11 @@ class Ticker:
 
 @contextmanager
 def keepalive(console: Console | None, what: str) -> Iterator[Callable[[str], None]]:
-    """Show a description of work in progress (`what`), and its seconds; no output for no console.
+    """Show a description of the work inside the context, and the seconds that it takes.
+
+    Args:
+        console: the console to print on; None to show nothing.
+        what: the description.
 
     Yields:
         A function that replaces the description.
