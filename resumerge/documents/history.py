@@ -99,7 +99,7 @@ class Lifetime:
         """Return the attempt as `count` cells of equal time.
 
         Every extreme of a sample is in a cell. The sum of rate times width over all cells is the
-        number of committed bytes.
+        number of bytes that the attempt committed.
         """
         if not self.points or count < 1:
             return [Cell()] * count

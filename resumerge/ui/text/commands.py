@@ -90,7 +90,7 @@ GONE = (
 
 
 def is_gone(run: str, state_dir: Path | None) -> bool:
-    """Return whether the folder of a run in the state folder does not exist any more."""
+    """Return whether the folder of an earlier run no longer exists."""
     return not (RunStore(state_dir).folder / run).is_dir()
 
 
