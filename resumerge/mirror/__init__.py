@@ -1,8 +1,8 @@
-"""A mirror: a copy of a run, made while it merges, that outlives the machine.
+"""A mirror: a copy of a run on another store, made while the run merges.
 
-This room has the replicator (a thread beside the engine) and its writer, the lease, snapshots of
-the ledger, the manifest and the companions of a finished mirror, the state of any mirror, and the
-search for damaged files. `stores/` has the kinds of places that a mirror can be in.
+This room contains the replicator (a thread beside the engine) and its writer, the lease, snapshots
+of the ledger, the manifest and companions of a finished mirror, the state of a mirror, and the
+check for damaged files. `stores/` contains one class for each kind of place that can hold a mirror.
 `engine/mirror_session` reconciles a run with its mirror.
 
 This room may import `ledger` and the rooms below it, but never `engine`.

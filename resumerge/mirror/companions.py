@@ -1,4 +1,4 @@
-"""The companions in a mirror, which are uploaded after all shards."""
+"""The upload of the companions to a mirror, after all shards."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from resumerge.mirror.conflicts import ConflictResolver
 from resumerge.mirror.stores.base import Moved, Store
 
 SMALL = 4 << 20
-"""The largest number of bytes that one `put` writes; a larger file is uploaded."""
+"""The most bytes that are written by one `put`. A larger file is written by `Store.upload`."""
 
 Companions = Iterable[tuple[str, "bytes | Path"]]
-"""The files beside the shards, config.json last: names, and their bytes or the local files."""
+"""The files beside the shards, config.json last: pairs of a name and its bytes or local file."""
 
 
 def upload_companions(
     store: Store, companions: Companions, conflicts: ConflictResolver, moved: Moved
 ) -> Iterator[tuple[str, int, str]]:
-    """Upload the files beside the shards; files of an earlier attempt that differ are replaced.
+    """Upload the files beside the shards, and replace older versions from an earlier attempt.
 
-    A file that is in the mirror already is not written again: a manifest may promise it, and not
-    every store replaces a file in one step.
+    A file that the mirror already has with the same content is not written again: a manifest may
+    list it, and not every store replaces a file in one step.
 
     Args:
         store: the mirror.
@@ -31,7 +31,7 @@ def upload_companions(
         moved: called with the number of bytes that were moved; may raise to stop.
 
     Yields:
-        the name, bytes and SHA-256 of each file.
+        the name, size in bytes and SHA-256 of each file.
 
     Raises:
         Resumable: a file of the user has one of the names.
@@ -43,14 +43,14 @@ def upload_companions(
         group = {n: d for n, d in group.items() if conflicts.make_way(n, d, listed.get(n))}
         small = {name: data for name, data in group.items() if isinstance(data, bytes)}
         hashes = {name: hashlib.sha256(data).hexdigest() for name, data in small.items()}
-        new = {
+        changed = {
             name: data
             for name, data in small.items()
             if listed.get(name) != len(data) or store.sha256(name, moved) != hashes[name]
         }
-        if new:
-            store.put(new)
-            moved(sum(map(len, new.values())))
+        if changed:
+            store.put(changed)
+            moved(sum(map(len, changed.values())))
         for name, data in small.items():
             yield name, len(data), hashes[name]
         for name, path in group.items():

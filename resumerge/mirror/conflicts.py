@@ -1,7 +1,8 @@
-"""Conflicting files: files of the user in a mirror, with the name of a file of the run.
+"""Conflicting files: files of the user in a mirror that have the name of a file of the run.
 
-A conflicting file is never replaced or removed. A model card stays, because users edit it. Any
-other file would change the model, and gets a backup name if the store can rename.
+A conflicting file is never replaced or removed. A model card keeps its name, because users edit
+model cards. Any other file would change the model; it is renamed to a backup name if the store can
+rename.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from resumerge.mirror.stores.base import Moved, Store
 from resumerge.output_path import CARD, is_weights
 
 OnConflict = Callable[[str, str], None]
-"""A function of the name of a conflicting file, and the name that it has now."""
+"""A function of the name of a conflicting file, and its new name (or the same one, if kept)."""
 
 
 class ConflictResolver:
@@ -25,8 +26,8 @@ class ConflictResolver:
 
     Args:
         store: the mirror.
-        on_conflict: called for each file that is not the run's.
-        moved: gets the number of bytes that were read; may raise to stop.
+        on_conflict: called for each conflicting file.
+        moved: called with the number of bytes that were read; may raise to stop.
     """
 
     def __init__(self, store: Store, on_conflict: OnConflict, moved: Moved) -> None:
@@ -34,18 +35,19 @@ class ConflictResolver:
         self._reported: set[str] = set()
 
     def make_way(self, name: str, content: bytes | Path, size: int | None) -> bool:
-        """Let a file of the run be written under its name.
+        """Free the name of a file of the run, by renaming a conflicting file if necessary.
 
         Args:
-            name: the name.
+            name: the name of the run's file.
             content: the content to write: the bytes, or the local file.
-            size: the bytes of the file in the mirror with this name; None if there is none.
+            size: the size in bytes of the file in the mirror with this name; None if the mirror has
+                no such file.
 
         Returns:
-            False if the file in the mirror is the user's and keeps the name, otherwise True.
+            True if the name may be written; False if a file of the user keeps it.
 
         Raises:
-            Resumable: the file is the user's, and the store cannot rename it.
+            Resumable: a file of the user has the name, and the store cannot rename it.
             OSError: the mirror cannot be used now.
         """
         if size is None or self._is_of_the_run(name, content, size):
@@ -66,10 +68,10 @@ class ConflictResolver:
         return True
 
     def _is_of_the_run(self, name: str, content: bytes | Path, size: int) -> bool:
-        """Return whether the file in the mirror is the content, its beginning, or a placeholder."""
+        """Return whether the mirror's file is the content, the start of it, or a placeholder."""
         nbytes = len(content) if isinstance(content, bytes) else content.stat().st_size
         if isinstance(content, Path) and size == nbytes and is_weights(name):
-            return True  # a shard, intact or damaged: the upload compares all of it
+            return True  # a shard, intact or damaged: the upload compares the whole file
         sha256 = self._store.sha256(name, self._moved)
         if sha256 is None:
             return False

@@ -1,4 +1,4 @@
-"""The check of a mirror's files: those that are missing, or differ from their hashes."""
+"""The check of a mirror's files for missing and damaged ones."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ def find_damaged(
 
     Args:
         store: the mirror.
-        files: the bytes and SHA-256 that each file should have.
-        moved: gets the number of bytes that were read; may raise to stop.
+        files: the expected size in bytes and SHA-256 (hex digits) of each file, by name.
+        moved: called with the number of bytes that were read; may raise to stop.
 
     Returns:
-        for each damaged file its damage, by name.
+        a description of the damage for each damaged or missing file, by name.
 
     Raises:
         OSError: the mirror cannot be read now.

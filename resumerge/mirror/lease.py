@@ -1,7 +1,7 @@
 """The lease of a mirror: one machine at a time may write, as long as it renews its lease.
 
-Each lease has a fencing token in its name, and the highest token counts. A machine whose token is
-no longer the highest has lost the mirror and writes nothing more.
+The name of each lease contains a fencing token. The lease with the highest token is the valid one.
+A machine that sees a higher token than its own has lost the mirror, and stops writing.
 """
 
 from __future__ import annotations
@@ -28,43 +28,45 @@ from resumerge.sizes import show_seconds
 _log = logging.getLogger(__name__)
 
 MISSED_HEARTBEATS = 4
-"""The number of missing heartbeats after which a lease is dead."""
+"""The number of missed heartbeats after which a lease is dead."""
 
 SECONDS_VARIABLE = "RESUMERGE_LEASE_SECONDS"
 CLOCK_ERROR_TO_TAKE = 3600.0
-"""The seconds that the clock of another machine may be wrong.
+"""The assumed error of the clock of another machine, in seconds.
 
-If both this machine's clock and the store's say that a lease is older than its lifetime plus this
-time, it is taken without being watched.
+A lease that is older than its lifetime plus this time, by this machine's clock and by the store's,
+is taken over without being watched first.
 """
 
 TRIES = 3
-"""The most attempts to write a lease if the store says that the file exists, but does not list it.
+"""The most attempts to write a lease when the store reports that the file exists, but does not list
+it.
 
-If another machine was faster, its lease is listed.
+If another machine wrote a lease first, that lease is listed.
 """
 
 EXIT_SECONDS = 3.0
-"""The most seconds for which a store that does not respond delays the end of the process."""
+"""The most seconds by which an unresponsive store delays the end of the process."""
 
 _owners: set[str] = set()
 """The owners of the leases that this process holds."""
 
 
 def lease_seconds(store: Store) -> float:
-    """Return the seconds that a new lease in a store lives without a renewal.
+    """Return the seconds after which a new lease in a store expires without a renewal.
 
-    By default this is the time of `MISSED_HEARTBEATS` heartbeats; the environment may set another.
+    The default is the time of `MISSED_HEARTBEATS` heartbeats. The environment variable
+    `SECONDS_VARIABLE` overrides it.
     """
     return _configured_seconds() or MISSED_HEARTBEATS * store.heartbeat_seconds
 
 
 class Lease:
-    """The right to write to a mirror. A thread renews it until `release` or `stop`.
+    """The right to write to a mirror. A thread renews it until `release` or `stop` is called.
 
     Args:
         store: the mirror.
-        record: the record that was written to it.
+        record: the record that was written to the mirror.
 
     Attributes:
         token: the fencing token, higher than that of every earlier lease.
@@ -93,21 +95,22 @@ class Lease:
     ) -> Lease:
         """Acquire the lease, from a dead machine if necessary.
 
-        The clocks of two machines are not compared. The lease of another machine is watched for the
-        lifetime in its record, or for the time that this machine's environment sets. If it does not
-        change in that time, it is dead.
+        The lease of another machine is watched for the lifetime in its record, or for the time that
+        this machine's environment sets. If the lease does not change in that time, it is dead. This
+        does not compare the clocks of two machines.
 
         Args:
             store: the mirror.
             run: the id of the run.
-            take_over: whether the user says that the present owner is dead. In a store that cannot
-                hold a lease, later commands of this machine need not say so again.
+            take_over: whether the user asserts that the present owner is dead (``--take-over``). In
+                a store that cannot hold a lease, this also holds for later commands of this
+                machine, until it reboots or another machine writes a lease.
             note: called with messages for the user, on waiting and on taking over.
             heartbeat: called often while waiting.
 
         Raises:
-            InputError: another machine or process holds the lease, or the store is read-only, or
-                cannot hold a lease and `take_over` is not set.
+            InputError: another machine or process holds the lease; or the store is read-only; or
+                the store cannot hold a lease, and `take_over` is not set.
             Resumable: the store cannot be reached.
         """
         if obstacle := retry_store(store, store.lease_obstacle):
@@ -132,13 +135,13 @@ class Lease:
         for _ in range(TRIES):
             files = retry_store(store, store.list)
             current = retry_store(store, lambda: read_lease(store, files))  # noqa: B023, called now
-            # The record was written if it is this process's own: the answer was lost.
+            # If this process is the owner, an earlier write succeeded, but its response was lost.
             if current is not None and current.owner == own_record.owner:
                 return cls(store, current)
             if current is not None and not take_over:
                 _wait_until_free(store, current, note, heartbeat)
-            # The token follows from the files listed above: a machine that has acquired the lease
-            # since then is alive, and this write fails.
+            # The token is computed from the files listed above. If another machine has acquired
+            # the lease since then, that machine is alive, and this write fails.
             token = min(max(_tokens(store, files), default=0) + 1, LARGEST_TOKEN)
             own_record = own_record.with_token(token)
             name, data = lease_name(token), own_record.as_bytes()
@@ -152,7 +155,7 @@ class Lease:
             if written:
                 _log.info("lease of %s acquired, fencing token %d", store.url, own_record.token)
                 return cls(store, own_record)
-            take_over = False  # a machine that was faster is alive
+            take_over = False  # the machine that acquired the lease meanwhile is alive
         raise refuse(
             f"The lease of the {store.noun} cannot be acquired",
             where=store.url,
@@ -162,14 +165,15 @@ class Lease:
         )
 
     def check(self) -> None:
-        """Verify the lease; to be called before every write and between the pieces of an upload.
+        """Verify the lease. Call this before every write and between the pieces of an upload.
 
-        Usually this makes no request. If no renewal succeeded for a while (the process was stopped,
-        the machine suspended, the store unreachable), it asks the store.
+        Usually this makes no request. If no renewal has succeeded for half of the lifetime (the
+        process was stopped, the machine suspended, the store unreachable), the lease is renewed
+        first.
 
         Raises:
             Resumable: another machine has taken over.
-            OSError: the store cannot answer now.
+            OSError: the store cannot be reached now.
         """
         if not self._lost and clock() - self._renewed_at > self._record.seconds / 2:
             self._renew()
@@ -181,14 +185,14 @@ class Lease:
             )
 
     def check_listed(self, files: Collection[str]) -> None:
-        """Verify the lease by a listing of the mirror that the caller has made anyway.
+        """Verify the lease by a listing of the mirror that the caller already has.
 
         Args:
             files: the names of all files in the mirror.
 
         Raises:
             Resumable: another machine has taken over.
-            OSError: the store cannot say now.
+            OSError: the store cannot be reached now.
         """
         if max(fencing_tokens(files), default=0) > self.token:
             self._lost = True
@@ -196,7 +200,7 @@ class Lease:
 
     @property
     def is_lost(self) -> bool:
-        """Whether another machine is known to have taken over."""
+        """Whether this process has noticed that another machine has taken over."""
         return self._lost
 
     def stop(self) -> None:
@@ -207,9 +211,9 @@ class Lease:
         _owners.discard(self._record.owner)
 
     def release(self) -> None:
-        """Release the lease, so that other machines can continue at once.
+        """Release the lease, so that other machines can continue without waiting for its expiry.
 
-        If the store fails, the lease expires by itself later.
+        If the store fails, the lease expires after its lifetime.
         """
         if self._stopped:
             return
@@ -224,17 +228,17 @@ class Lease:
             self._renew(released=True)
 
     def _keep(self) -> None:
-        """Renew the lease again and again, in a thread; sooner after a renewal that failed."""
+        """Renew the lease at regular intervals, and sooner after a failed renewal."""
         interval = wait = self._record.seconds / MISSED_HEARTBEATS
         while not self._wake.wait(wait) and not self._lost:
             try:
                 self._renew()
                 wait = interval
-            except Exception:  # any error: a thread that ends would let the lease expire unnoticed
+            except Exception:  # any error: if the thread ended, the lease would expire unnoticed
                 wait = retry_seconds(interval)
 
     def _renew(self, *, released: bool = False) -> None:
-        """Verify that this process still holds the lease, and write its record again.
+        """Verify that this process still holds the lease, and write the lease's record again.
 
         Raises:
             OSError: the store cannot be reached, or the metadata is missing.
@@ -258,18 +262,18 @@ class Lease:
                 self._lost = True
                 return
             self._record = self._record.renewed(released=released)
-            older = [other for token, other in leases(files).items() if token < self.token]
+            superseded = [other for token, other in leases(files).items() if token < self.token]
             data = self._record.as_bytes()
-            if not self._store.put_if_unchanged(name, data, current.raw, older):
+            if not self._store.put_if_unchanged(name, data, current.raw, superseded):
                 raise OSError(f"The lease of {self._store.url} was changed while it was renewed")
             self._renewed_at = began
 
 
 def _tokens(store: Store, files: Collection[str]) -> list[int]:
-    """Return the fencing tokens in a mirror; for a finished one, also the token in its manifest.
+    """Return the fencing tokens in a mirror; of a finished mirror, also the token in its manifest.
 
-    A new lease needs a higher token than a finished run had, because writes that a machine sent
-    long before may still arrive.
+    A new lease needs a higher token than that of a finished run, because delayed writes of the
+    earlier machine may still arrive.
     """
     manifest = None
     if MANIFEST_FILE in files:
@@ -278,7 +282,7 @@ def _tokens(store: Store, files: Collection[str]) -> list[int]:
 
 
 def retry_seconds(interval: float) -> float:
-    """Return the seconds until a renewal that failed is tried again.
+    """Return the seconds to wait after a failed renewal.
 
     Args:
         interval: the seconds between renewals.
@@ -289,7 +293,7 @@ def retry_seconds(interval: float) -> float:
 def _wait_until_free(
     store: Store, lease: LeaseRecord, note: Callable[[str], None], heartbeat: Callable[[], None]
 ) -> None:
-    """Wait until a lease may be taken: it is released, stale, or was not renewed in its lifetime.
+    """Wait until a lease may be taken over: released, stale, or not renewed for its lifetime.
 
     Raises:
         InputError: the owner is alive.
@@ -357,7 +361,7 @@ def _no_lease(store: Store, obstacle: str) -> InputError:
 
 
 def _is_stale(store: Store, lease: LeaseRecord) -> bool:
-    """Return whether both this machine's clock and the store's say that a lease is dead."""
+    """Return whether a lease is dead by this machine's clock and by the store's clock."""
     try:
         store_now = store.now()
     except OSError:
@@ -369,7 +373,7 @@ def _is_stale(store: Store, lease: LeaseRecord) -> bool:
 
 
 def _configured_seconds() -> float | None:
-    """Return the duration of a lease that the environment sets, if any."""
+    """Return the lifetime of a lease in seconds that the environment sets; None if it sets none."""
     try:
         seconds = float(os.environ.get(SECONDS_VARIABLE, ""))
     except ValueError:

@@ -1,4 +1,4 @@
-"""The content of a lease file, ``.resumerge/lease-TTTTTT.json``, which anybody may have written."""
+"""The content of a lease file, ``.resumerge/lease-TTTTTT.json``. It is untrusted input."""
 
 from __future__ import annotations
 
@@ -18,34 +18,35 @@ LARGEST_LEASE = 1 << 16
 """The largest size of a lease file in bytes."""
 
 LONGEST_SECONDS = 3600.0
-"""The longest time that a lease lives without a renewal, whatever its record says."""
+"""The upper limit of a lease's lifetime without a renewal, also if its record says more."""
 
 _KEYS = {"heartbeat": "beat"}
-"""The keys in the file that differ from the names of the fields."""
+"""The fields whose key in the file differs from the field's name."""
 
 _NOT_IN_FILE = ("token", "raw", "readable")
 
 
 @dataclass(frozen=True)
 class LeaseRecord:
-    """The record of which process holds a lease.
+    """The record of a lease, which names the process that holds it.
 
     Args:
         run: the id of the run.
         owner: a random text, different for each lease.
         host: the name of the owner's machine.
         boot_id: an id that changes with every boot of that machine.
-        space: the PID namespace, which `pid` belongs to.
+        space: the PID namespace that `pid` belongs to.
         pid: the owner's process id.
-        born: the start of the process, to tell it from a later process with the same `pid`.
+        born: the start time of the process, which distinguishes it from a later process with the
+            same `pid`; 0 if unknown.
         heartbeat: the number of renewals.
         at: the time of the last renewal, ISO 8601, by the owner's clock.
         seconds: the time without a change of the file after which the owner is dead; see
             `lifetime`.
-        released: whether the owner has ended in order, so that anybody may take the next lease.
+        released: whether the owner has released the lease, so that anybody may take the next one.
         token: the fencing token, from the file's name.
         raw: the file's bytes.
-        readable: whether the bytes are a lease.
+        readable: whether the bytes are a valid record; if not, only `token` and `raw` are set.
     """
 
     run: str = ""
@@ -72,10 +73,11 @@ class LeaseRecord:
         return min(max(self.seconds, 0.0), LONGEST_SECONDS)
 
     def age(self, now: datetime) -> float | None:
-        """Return the seconds since the last renewal; None if the record names no time with a zone.
+        """Return the seconds since the last renewal; None if `at` is no time with a zone.
 
         Args:
-            now: the time by a clock that may differ from the owner's; the age may then be negative.
+            now: the present time, with a zone. By a clock that is behind the owner's, the age can
+                be negative.
         """
         try:
             return (now - datetime.fromisoformat(self.at)).total_seconds()
@@ -83,19 +85,18 @@ class LeaseRecord:
             return None
 
     def is_dead(self, age: float, clock_error: float) -> bool:
-        """Return whether an age is beyond the lifetime.
+        """Return whether a lease of this age is dead.
 
-        Taking a lease over, and showing it in a status, use this with different clock errors.
+        Two callers use different clock errors: one takes over the lease, one shows it in a status.
 
         Args:
             age: the seconds since the last renewal.
-            clock_error: the seconds by which the clock that gives the age may differ from the
-                owner's.
+            clock_error: the seconds by which the clock behind `age` may differ from the owner's.
         """
         return age > self.lifetime + clock_error
 
     def with_token(self, token: int) -> LeaseRecord:
-        """Return the record of a new lease with this fencing token."""
+        """Return this record with a fencing token, renewed now."""
         return replace(self, token=token, at=now())
 
     def renewed(self, *, released: bool) -> LeaseRecord:
@@ -122,13 +123,16 @@ def read_lease(store: Store, files: Mapping[str, int] | None = None) -> LeaseRec
     for token, name in sorted(leases(files).items(), reverse=True):
         try:
             return _parse(store.get(name, LARGEST_LEASE), token)
-        except FileNotFoundError:  # its owner has removed it since
+        except FileNotFoundError:  # its owner has removed it since the listing
             continue
     return None
 
 
 def _parse(raw: bytes, token: int) -> LeaseRecord:
-    """Return a record from bytes that anybody may have written, or that are incomplete."""
+    """Return the record in some bytes, which may be incomplete or malicious.
+
+    If they are no valid record, the result has `readable` False.
+    """
     unreadable = LeaseRecord(token=token, raw=raw, readable=False)
     try:
         content: Any = json.loads(raw)
@@ -146,6 +150,6 @@ def _parse(raw: bytes, token: int) -> LeaseRecord:
 
 
 def _file_keys() -> dict[str, str]:
-    """Return the keys of the fields that are in the file, by the name of the field."""
+    """Return the key in the file of each stored field, by the name of the field."""
     names = (field.name for field in fields(LeaseRecord) if field.name not in _NOT_IN_FILE)
     return {name: _KEYS.get(name, name) for name in names}

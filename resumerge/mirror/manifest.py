@@ -1,7 +1,7 @@
-"""The manifest, ``done.json``, with which a mirrored run ends.
+"""The manifest, ``done.json``: the last file that a mirrored run writes.
 
-The manifest names every file of the model with its bytes and SHA-256. Once it exists, the leases
-and the snapshots of the ledger are not needed any more, and are removed.
+The manifest lists every file of the model with its size and SHA-256. Once it exists, the leases and
+the snapshots of the ledger are no longer needed, and are removed.
 """
 
 from __future__ import annotations
@@ -46,16 +46,15 @@ class Manifest:
     Args:
         run: the run's id.
         fingerprint: the fingerprint of the recipe and its sources.
-        files: the bytes and SHA-256 (hex digits) of each file, by name.
+        files: the size in bytes and SHA-256 (hex digits) of each file, by name.
         created: the time when the run was created, ISO 8601.
-        units: the number of tensors in the shards.
-        attempts: the rows of the ledger's table, in order.
-        seed: the seed that the run was started with.
-        shard_size: the size of shards in bytes that the run was started with.
-        output: the last part of the output's path; None if it is not usable.
-        token: the fencing token of the machine that finished the run; 0 if it is unknown. The
-            leases are gone, so a process that opens the mirror again takes a higher token from
-            here.
+        units: the number of units of the run.
+        attempts: the rows of the ledger's table of attempts, in order.
+        seed: the seed that the run was started with; None if it had none.
+        shard_size: the size of shards in bytes that the run was started with; None if not set.
+        output: the last part of the output's path; None if it is not a valid name.
+        token: the fencing token of the machine that finished the run; 0 if unknown. The leases were
+            removed, so a process that opens the mirror again derives a higher token from this one.
     """
 
     run: str
@@ -83,7 +82,7 @@ def read_manifest(store: Store) -> Manifest | None:
 
 
 def _parse(data: bytes) -> Manifest | None:
-    """Return a manifest from bytes that anybody may have written; None if they are no manifest."""
+    """Return the manifest in some untrusted bytes; None if they are no valid manifest."""
     try:
         content = json.loads(data)
         checksum = content.pop("checksum")
@@ -108,7 +107,7 @@ def _parse(data: bytes) -> Manifest | None:
 
 
 def _is_valid(manifest: Manifest) -> bool:
-    """Return whether a run can have written a manifest; anybody may have."""
+    """Return whether every value of an untrusted manifest is valid."""
     hashes = (sha256 for _, sha256 in manifest.files.values())
     return (
         all(
@@ -135,7 +134,7 @@ def _are_attempts(rows: Sequence[Row]) -> bool:
 
 
 def is_same_model(one: bytes, other: bytes) -> bool:
-    """Return whether two texts are manifests of one run, with the same files and hashes."""
+    """Return whether two contents are manifests of one run, with the same files and hashes."""
     first, second = _parse(one), _parse(other)
     if first is None or second is None:
         return False
@@ -143,13 +142,13 @@ def is_same_model(one: bytes, other: bytes) -> bool:
 
 
 def missing_files(manifest: Manifest, listed: Mapping[str, int]) -> list[str]:
-    """Return the files that are missing in a finished mirror, and shards of another size.
+    """Return the names of missing files in a finished mirror, and of shards with a wrong size.
 
-    The sizes of companions are not compared, because the user may have edited them.
+    The sizes of companions are not compared, because the user may have edited companions.
 
     Args:
         manifest: the manifest of the mirror.
-        listed: the bytes of every file in the mirror, by name.
+        listed: the size in bytes of every file in the mirror, by name.
     """
     return sorted(
         name
@@ -159,11 +158,11 @@ def missing_files(manifest: Manifest, listed: Mapping[str, int]) -> list[str]:
 
 
 def manifest_of(ledger: Ledger, files: Mapping[str, tuple[int, str]], token: int) -> bytes:
-    """Return the manifest of a run that is finished now.
+    """Return the content of the manifest of a run that has just finished.
 
     Args:
         ledger: the ledger of the run.
-        files: the bytes and SHA-256 of each file of the model.
+        files: the size in bytes and SHA-256 (hex digits) of each file of the model, by name.
         token: the fencing token of the lease.
     """
     run = ledger.run()
@@ -187,13 +186,13 @@ def manifest_of(ledger: Ledger, files: Mapping[str, tuple[int, str]], token: int
 def write_manifest(store: Store, manifest: bytes, token: int, files: Iterable[str]) -> None:
     """Write the manifest, and remove the other metadata.
 
-    If the mirror has a manifest of this run with the same files, that manifest stays: this machine
-    may have been suspended while another one finished the run.
+    If the mirror has a manifest of this run with the same files, that manifest is kept: another
+    machine may have finished the run while this one was suspended.
 
     Args:
         store: the mirror.
-        manifest: the manifest.
-        token: the fencing token of the lease; metadata with a higher one stays.
+        manifest: the content of the manifest.
+        token: the fencing token of the lease. Metadata with a higher token is kept.
         files: the names of the files of the model.
 
     Raises:
@@ -214,7 +213,7 @@ def write_manifest(store: Store, manifest: bytes, token: int, files: Iterable[st
 
 
 def _attempts(ledger: Ledger) -> list[Row]:
-    """Return the attempts of a run; the last one is this process's, and is set to done."""
+    """Return the attempts of a run; the last one, of this process, is returned as done."""
     rows = ledger.attempts.all()
     for row in rows[-1:]:
         ended = now()
@@ -223,11 +222,13 @@ def _attempts(ledger: Ledger) -> list[Row]:
 
 
 def remove_metadata(store: Store, token: int = LARGEST_TOKEN) -> None:
-    """Remove the metadata of a finished mirror, if not all of it was removed.
+    """Remove the metadata that is left in a finished mirror, except the manifest.
+
+    An unfinished mirror is not changed.
 
     Args:
         store: the mirror.
-        token: metadata with a higher fencing token stays.
+        token: the highest fencing token of the metadata to remove.
 
     Raises:
         OSError: the mirror cannot be used now.
@@ -238,9 +239,9 @@ def remove_metadata(store: Store, token: int = LARGEST_TOKEN) -> None:
 
 
 def _to_remove(listed: Iterable[str], token: int, files: Iterable[str]) -> list[str]:
-    """Return the metadata up to a fencing token, and incomplete files of the model.
+    """Return the names of metadata up to a fencing token, and of incomplete files of the model.
 
-    Leases come last, because they show who owns the other metadata.
+    Leases come last, because they identify the owner of the other metadata.
     """
     names = set(listed)
     leases = {lease_name(n) for n in fencing_tokens(names)}

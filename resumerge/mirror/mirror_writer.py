@@ -1,6 +1,6 @@
-"""The operations on a mirror while a run merges, one at a time.
+"""The operations on a mirror while a run merges.
 
-Each operation leaves the mirror consistent. Only one thread calls them.
+Each operation leaves the mirror consistent. One thread calls them, one after the other.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from resumerge.storage import Storage
 
 
 class MirrorWriter:
-    """The writer of one attempt of a run to its mirror.
+    """The operations of one attempt on its mirror.
 
-    Every operation raises `OSError` if the mirror cannot be used now, and can then be repeated.
+    Every operation raises `OSError` if the mirror cannot be used now. The caller can repeat it.
 
     Args:
         store: the mirror.
         lease: the lease of the mirror.
         ledger: the ledger of the run.
         out: the folder of the sealed shards.
-        storage: makes the changes to that folder.
+        storage: deletes files in that folder.
         note: called with messages for the user.
-        progress: is told the size of each upload.
+        progress: receives the size of each upload.
         moved: called with the number of bytes that were moved; may raise to stop.
 
     Attributes:
-        named_in_snapshot: the files that the newest snapshot of this attempt names; None before the
-            attempt has written one. Until then nothing is deleted, even if the ledger says that it
-            is mirrored.
+        named_in_snapshot: the names of the mirrored files in the newest snapshot of this attempt;
+            None before its first snapshot. Until then no local shard is deleted, even if the ledger
+            records that it is mirrored.
     """
 
     def __init__(
@@ -64,15 +64,16 @@ class MirrorWriter:
         """The snapshots in the mirror; None if they must be listed."""
         self._lock = threading.Lock()
         self._superfluous: set[str] = set()
-        """The files of tasks whose shards are in the ledger; removed once a snapshot has them."""
+        """The files of tasks whose shards the ledger records; removed after the next snapshot."""
         self._manifests: set[bytes] = set()
-        """The manifests that are written, or may be: the answer of the store can be lost."""
+        """The manifests that were sent. Each may be written, even if the store's response was lost.
+        """
 
     # Queries: which operation is due
 
     @property
     def snapshot_names_other_files(self) -> bool:
-        """Whether the newest snapshot names other files than the ledger, or none is written yet."""
+        """Whether a snapshot is due: none is written yet, or other files are mirrored since."""
         return (
             self.named_in_snapshot is None
             or self.named_in_snapshot != self._ledger.mirrored.checksums().keys()
@@ -80,21 +81,21 @@ class MirrorWriter:
 
     @property
     def superfluous(self) -> tuple[str, ...]:
-        """The files of tasks that can be removed, once a snapshot names their shards."""
+        """The names of tasks' files that can be removed after the next snapshot."""
         with self._lock:
             return tuple(self._superfluous)
 
     def add_superfluous(self, names: Collection[str]) -> None:
-        """Note files of tasks whose shards are in the ledger; any thread may call this."""
+        """Add names of tasks' files whose shards the ledger records. Any thread may call this."""
         with self._lock:
             self._superfluous.update(names)
 
     def deletable(self) -> list[str]:
-        """Return the sealed local shards that the newest snapshot of this attempt names."""
-        sealed = self._ledger.shards.sealed()
+        """Return the names of local sealed shards that are in this attempt's newest snapshot."""
+        shards = self._ledger.shards.sealed()
         return [
             name
-            for name in sealed
+            for name in shards
             if name in (self.named_in_snapshot or ()) and self.is_local(name)
         ]
 
@@ -105,19 +106,19 @@ class MirrorWriter:
     # The operations
 
     def write_snapshot(self) -> None:
-        """Write a snapshot that names the mirrored files, without those that have disappeared."""
+        """Write a snapshot of the ledger that names the files that are still in the mirror."""
         older, self._snapshots = self._snapshots, None
         if older is None:
             listed, _ = self.list_and_forget_missing()
             older = snapshot_names(listed)
-            # Shards of tasks with older tokens are adopted by now, and the snapshot names them.
+            # Shards of tasks with older tokens have been adopted; the snapshot names them.
             stale = {task.name for task in task_names(listed) if task.token < self._lease.token}
             self.add_superfluous(stale)
-        named = self._ledger.mirrored.checksums()
+        mirrored = self._ledger.mirrored.checksums()
         self._snapshots = [write_snapshot(self._store, self._ledger, self._lease.token, older)]
-        # This raises if a machine has taken over, which then has not read this snapshot.
+        # This raises if another machine took over before it could read this snapshot.
         self.list_and_forget_missing()
-        self.named_in_snapshot = set(named)
+        self.named_in_snapshot = set(mirrored)
 
     def remove(self, names: Sequence[str]) -> None:
         """Remove superfluous files of tasks."""
@@ -126,16 +127,17 @@ class MirrorWriter:
             self._superfluous.difference_update(names)
 
     def list_and_forget_missing(self) -> tuple[Mapping[str, int], bool]:
-        """List the mirror, and forget in the ledger the run's files that are gone or resized.
+        """List the mirror, and remove files from the ledger that are missing or have another size.
 
         Returns:
-            the files in the mirror with their sizes in bytes, and whether some were forgotten.
+            the size in bytes of each file in the mirror, by name, and whether the ledger changed.
 
         Raises:
-            Resumable: another machine has taken over. If it did so before the latest snapshot was
-                written, it does not know the files that the snapshot names.
+            Resumable: another machine has taken over. If it took over before the latest snapshot
+                was written, it does not know the files that this snapshot names.
         """
-        # Read the ledger before the mirror: tasks upload shards and record them meanwhile.
+        # The ledger is read before the mirror, because tasks upload shards in the meantime and
+        # record them afterwards.
         mirrored = self._ledger.mirrored.files()
         listed = self._store.list()
         self._lease.check_listed(listed)
@@ -146,7 +148,11 @@ class MirrorWriter:
         return listed, bool(missing)
 
     def upload(self, name: str) -> None:
-        """Upload a shard, and record it."""
+        """Upload a shard, and record it in the ledger as mirrored.
+
+        Raises:
+            Resumable: the local shard is missing, or a file of the user has its name.
+        """
         path = self._out / name
         if not path.is_file():
             raise Resumable(
@@ -162,18 +168,18 @@ class MirrorWriter:
         self._ledger.mirrored.note(name, nbytes, sha256)
 
     def delete_local(self) -> None:
-        """Delete local shards that the newest snapshot names."""
+        """Delete the local shards that the newest snapshot names."""
         for name in self.deletable():
             self._storage.remove(self._out / name)
 
     def finish(self, companions: Callable[[], Companions]) -> bool:
-        """Complete the model: the files beside the shards, then the manifest.
+        """Write the files beside the shards, then the manifest.
 
         Args:
-            companions: makes the files beside the shards.
+            companions: returns the files beside the shards.
 
         Returns:
-            True; False if a shard was missing, which has to be uploaded first.
+            True if the model is complete; False if a shard has to be uploaded again first.
         """
         _, some_are_missing = self.list_and_forget_missing()
         if some_are_missing:
@@ -191,10 +197,10 @@ class MirrorWriter:
         return True
 
     def finish_if_manifest_is_there(self) -> bool:
-        """Return whether the manifest was written although the answer was lost.
+        """Return whether an earlier `finish` wrote the manifest although its response was lost.
 
-        If so, the metadata that is left is removed. The lease cannot be checked for that, because
-        it was removed with the metadata.
+        If so, remove the remaining metadata. This does not check the lease, because the lease may
+        already be removed with the other metadata.
         """
         if not self._manifests:
             return False
@@ -208,7 +214,7 @@ class MirrorWriter:
         return True
 
     def _report_conflict(self, name: str, now: str) -> None:
-        """Tell the user of a file that is not the run's."""
+        """Report a conflicting file to the user, and record it in the ledger."""
         if name == now:
             self._ledger.events.add(EventKind.FILE_KEPT, name=name, mirror=self._store.url)
             self._note(

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from resumerge.mirror.stores.base import METADATA
 
 MANIFEST_FILE = f"{METADATA}/done.json"
-"""The name of the manifest, which exists if the run is finished."""
+"""The name of the manifest. The run is finished if this file exists."""
 
 LARGEST_TOKEN = 10**9 - 1
-"""The largest fencing token that fits into the names."""
+"""The largest fencing token that fits into a file's name."""
 
 _LEASE = re.compile(rf"{re.escape(METADATA)}/lease-([0-9]{{6,9}})\.json", re.ASCII)
 _SNAPSHOT = re.compile(
@@ -32,11 +32,11 @@ _METADATA = re.compile(
 
 @dataclass(frozen=True, order=True)
 class SnapshotName:
-    """The name of a snapshot; the greatest name is the newest snapshot's.
+    """The name of a snapshot. Names compare by age: a newer snapshot's name is greater.
 
     Args:
-        token: the fencing token of the machine that wrote it.
-        number: the number of the snapshot among those with this token.
+        token: the fencing token of the machine that wrote the snapshot.
+        number: the number of the snapshot among all with this token, from 1.
         checksum: the xxh3-128 of the file, 32 hex digits.
     """
 
@@ -46,17 +46,17 @@ class SnapshotName:
 
     @property
     def name(self) -> str:
-        """The file's name in the mirror."""
+        """The name of the snapshot's file in the mirror."""
         return f"{METADATA}/ledger-{self.token:06}-{self.number:06}-{self.checksum}.db"
 
 
 @dataclass(frozen=True, order=True)
 class TaskName:
-    """The name of the file through which a task of a cluster and its driver communicate.
+    """The name of the file by which a task of a cluster and its driver communicate.
 
     Args:
         token: the fencing token of the driver.
-        task: the task's id, ``shardN-TRY``.
+        task: the task's id, ``shardN-TRY``: the number of the shard, and of the try.
     """
 
     token: int
@@ -64,23 +64,23 @@ class TaskName:
 
     @property
     def shard(self) -> int:
-        """The number of the shard that is computed."""
+        """The number of the shard that the task computes."""
         return int(self.task.removeprefix("shard").partition("-")[0])
 
     @property
     def name(self) -> str:
-        """The file's name in the mirror."""
+        """The name of the task's file in the mirror."""
         return f"{METADATA}/task-{self.token:06}-{self.task}.json"
 
 
 def task_names(names: Iterable[str]) -> list[TaskName]:
-    """Return the files of tasks among some names, sorted."""
+    """Return the names of tasks' files among some names, sorted."""
     matches = (_TASK.fullmatch(name) for name in names)
     return sorted(TaskName(int(match[1]), match[2]) for match in matches if match)
 
 
 def snapshot_names(names: Iterable[str]) -> list[SnapshotName]:
-    """Return the snapshots among some names, newest first. Their content is not verified."""
+    """Return the names of snapshots among some names, newest first. No content is verified."""
     matches = (_SNAPSHOT.fullmatch(name) for name in names)
     return sorted(
         (SnapshotName(int(match[1]), int(match[2]), match[3]) for match in matches if match),
@@ -94,7 +94,7 @@ def lease_name(token: int) -> str:
 
 
 def leases(names: Iterable[str]) -> dict[int, str]:
-    """Return the leases among some names, by their fencing token."""
+    """Return the names of leases among some names, by fencing token."""
     return {int(match[1]): name for name in names if (match := _LEASE.fullmatch(name))}
 
 
@@ -104,5 +104,5 @@ def fencing_tokens(names: Iterable[str]) -> list[int]:
 
 
 def metadata_in(names: Iterable[str]) -> set[str]:
-    """Return the metadata files of a run among some names, also incomplete ones."""
+    """Return the names of a run's metadata files among some names, including incomplete files."""
     return {name for name in names if _METADATA.fullmatch(name)}

@@ -1,11 +1,11 @@
-"""Replication of a run to its mirror while it merges: one thread, whose work queue is the ledger.
+"""Replication of a run to its mirror while it merges, in one thread with the ledger as work queue.
 
 The order of operations keeps the mirror consistent at every instant: upload a sealed shard and
 compare it, record it in the ledger, write a snapshot that names it, and only then, with
-`then_delete`, delete the local shard. The next operation follows from the ledger and from the files
-in the newest snapshot. An attempt first writes a snapshot of its own, and deletes nothing before,
-because the ledger may list files that the mirror has lost. Then it continues where the previous
-attempt stopped.
+`then_delete`, delete the local shard. The next operation is derived from the ledger and from the
+files in the newest snapshot. Each attempt begins by writing a snapshot of its own. It deletes
+nothing before that, because the ledger may list files that the mirror has lost. Then it continues
+where the previous attempt stopped.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from resumerge.sizes import show_size
 from resumerge.storage import Storage
 
 BACKOFF = Backoff(first=1.0, longest=60.0)
-"""The pauses between attempts of an operation that fails."""
+"""The pauses between tries of a failing operation, in seconds."""
 
 CHECK_SECONDS = 0.25
-"""Seconds between two checks for signals while the engine waits for the mirror."""
+"""The seconds between two checks for signals while the engine waits for the mirror."""
 
 EXIT_SECONDS = 0.5
-"""The most seconds to wait for the end of the thread."""
+"""The most seconds that `close` waits for the end of the thread."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,9 @@ class ReplicationOptions:
     """The options of a run's replication.
 
     Args:
-        then_delete: whether a local shard is deleted once the mirror has it.
-        rate: the limit of bytes per second, uploads and downloads together; None for no limit.
-        stall_seconds: the time without progress of the mirror after which the run stops.
+        then_delete: whether to delete a local shard after a snapshot in the mirror names it.
+        rate: the limit of uploads and downloads together, in bytes per second; None for no limit.
+        stall_seconds: the seconds without progress of the mirror after which the run stops.
     """
 
     then_delete: bool = False
@@ -56,7 +56,7 @@ class ReplicationOptions:
 class Replicator:
     """The replication of one attempt of a run.
 
-    Between `start` and `close` nothing else in this process may write to the store, or delete
+    Between `start` and `close`, no other code in this process may write to the store or delete
     sealed shards.
 
     Args:
@@ -65,9 +65,9 @@ class Replicator:
         ledger: the ledger of the run.
         out: the folder of the sealed shards.
         options: the user's choices for replication.
-        storage: makes the changes to that folder.
+        storage: deletes files in that folder.
         note: called with messages for the user.
-        waiting: called several times a second with the text of what the run waits for.
+        waiting: called several times a second, during waits, with a text that says why.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Replicator:
         self._awake = True
         self._companions: Callable[[], Companions] | None = None
         self._finished = False
-        """Whether the mirror has a manifest of this model; the thread ends then."""
+        """Whether the mirror has a manifest of this model. The thread ends when it is True."""
         self._error: BaseException | None = None
         self._failure: OSError | None = None
         self._thread = threading.Thread(target=self._work, name="mirror", daemon=True)
@@ -101,14 +101,14 @@ class Replicator:
     # The engine calls these
 
     def start(self) -> None:
-        """Start to upload sealed shards, those sealed now and those sealed later."""
+        """Start the thread. It uploads every shard that is sealed now or later."""
         self._thread.start()
 
     def sealed(self, shard: int) -> None:
-        """Note that a shard has its final name and is recorded as sealed.
+        """Wake the thread after a shard got its final name and was recorded as sealed.
 
         Raises:
-            Resumable: replication has ended, because another machine has taken over.
+            Resumable: replication has ended, see `check`.
         """
         with self._changed:
             self._wake()
@@ -120,10 +120,10 @@ class Replicator:
         return self._lease.token
 
     def uploaded(self, tasks: Collection[str]) -> None:
-        """Note that the ledger has shards that tasks of a cluster have put into the mirror.
+        """Wake the thread after the ledger recorded shards that tasks of a cluster uploaded.
 
         Args:
-            tasks: the names of the tasks' files, which a snapshot makes superfluous.
+            tasks: the names of the tasks' files. They are removed after the next snapshot.
         """
         self._writer.add_superfluous(tasks)
         with self._changed:
@@ -157,19 +157,19 @@ class Replicator:
             self._lease.check()
 
     def check_lease(self) -> None:
-        """Verify the lease, before something is changed in the mirror by another thread.
+        """Verify the lease. Threads other than the replicator's call this before they write.
 
         Raises:
             Resumable: another machine has taken over.
-            OSError: the store cannot answer now.
+            OSError: the store cannot be reached now.
         """
         self._lease.check()
 
     def frees(self, waited: float) -> bool:
-        """Return whether a local shard will be deleted, so that waiting for disk space makes sense.
+        """Return whether replication will free disk space by deleting a local shard.
 
         Args:
-            waited: the seconds since the wait began.
+            waited: the seconds since the caller began to wait for disk space.
 
         Raises:
             Resumable: the mirror has made no progress for too long.
@@ -186,7 +186,7 @@ class Replicator:
         """Wait until the mirror has all shards, and complete the model there.
 
         Args:
-            companions: makes the files beside the shards; called again after a failure.
+            companions: returns the files beside the shards; called again after a failure.
             check: called several times a second; may raise to stop waiting.
 
         Raises:
@@ -206,7 +206,7 @@ class Replicator:
         self.check()
 
     def close(self) -> None:
-        """End the thread. An upload that this interrupts is continued by the next attempt."""
+        """End the thread. The next attempt continues an interrupted upload."""
         self._closed.set()
         with self._changed:
             self._changed.notify_all()
@@ -214,18 +214,18 @@ class Replicator:
             self._thread.join(EXIT_SECONDS)
 
     def left_behind(self) -> str:
-        """Return a sentence about what another machine would get from the mirror now."""
-        named = self._writer.named_in_snapshot
-        if named is None:
-            named = set(self._ledger.mirrored.checksums())
+        """Return a sentence about the shards that another machine would get from the mirror now."""
+        mirrored = self._writer.named_in_snapshot
+        if mirrored is None:
+            mirrored = set(self._ledger.mirrored.checksums())
         shards = self._ledger.shards.all()
-        in_mirror = [shard for shard in shards if shard["name"] in named]
+        in_mirror = [shard for shard in shards if shard["name"] in mirrored]
         nbytes = sum(shard["nbytes"] - shard["header_bytes"] for shard in in_mirror)
         only_here = max(0, self._ledger.totals().nbytes_committed - nbytes)
         text = f"The {self.store.place} has {len(in_mirror)} of {len(shards)} shards: another "
         text += f"machine that resumes from it gets {show_size(nbytes)}"
-        more = f"; {show_size(only_here)} more is only on this machine" if only_here else ""
-        return text + more
+        unmirrored = f"; {show_size(only_here)} more is only on this machine" if only_here else ""
+        return text + unmirrored
 
     # The thread
 
@@ -243,7 +243,8 @@ class Replicator:
         while True:
             with self._changed:
                 self._awake = False
-            # Read before the snapshot's files are compared, so that a snapshot has their shards.
+            # This is read before the snapshot's files are compared, so that the snapshot is known
+            # to name the shards of these tasks.
             removable = self._writer.superfluous
             if self._closed.is_set():
                 raise _Closed
@@ -261,7 +262,7 @@ class Replicator:
             self._sleep(None)
 
     def _do(self, operation: Callable[[], None]) -> None:
-        """Perform an operation, retrying until it succeeds."""
+        """Perform an operation, and repeat it until it succeeds."""
 
         def attempt() -> None:
             if self._writer.finish_if_manifest_is_there():
@@ -275,7 +276,7 @@ class Replicator:
             attempt,
             BACKOFF,
             is_temporary=lambda error: isinstance(error, OSError) and self._note_failure(error),
-            retry_after=lambda error: 0.0,  # `_note_failure` has waited as the store asked
+            retry_after=lambda error: 0.0,  # `_note_failure` has waited for the store's time
             sleep=self._sleep,
         )
         with self._changed:
@@ -290,7 +291,7 @@ class Replicator:
         self._finished = self._writer.finish(self._companions)
 
     def _note_failure(self, error: OSError) -> bool:
-        """Report the first of several failures, wait as the store asks, and return True."""
+        """Report the first of consecutive failures, wait as long as the store asks, return True."""
         if self._closed.is_set():
             raise _Closed from error
         with self._changed:
@@ -305,7 +306,11 @@ class Replicator:
         return True
 
     def _sleep(self, seconds: float | None) -> None:
-        """Wait until there may be something to do, or for some seconds."""
+        """Wait until `_wake` is called, or for at most some seconds (None: no limit).
+
+        Raises:
+            _Closed: `close` was called.
+        """
         with self._changed:
             self._changed.wait_for(lambda: self._awake or self._closed.is_set(), seconds)
             self._awake = False
@@ -313,7 +318,12 @@ class Replicator:
             raise _Closed
 
     def _moved(self, nbytes: int) -> None:
-        """Limit the rate of bytes that were moved; stop if replication is closed or has ended."""
+        """Wait for the rate limit after a transfer, and verify the lease.
+
+        Raises:
+            _Closed: `close` was called.
+            Resumable: another machine has taken over.
+        """
         pause = self._progress.moved(nbytes)
         if self._closed.wait(pause) if pause > 0 else self._closed.is_set():
             raise _Closed
@@ -329,12 +339,20 @@ class Replicator:
         return "its only shard" if count == 1 else f"{len(names)} of {count} shards"
 
     def _wake(self) -> None:
-        """Let the thread look for its next operation. The caller holds the lock."""
+        """Make the thread choose its next operation. The caller holds the lock."""
         self._awake = True
         self._changed.notify_all()
 
     def _check_stall(self, waited: float, what: str) -> None:
-        """Raise `Resumable` if the mirror has made no progress for too long during a wait."""
+        """Verify that the mirror has made progress recently.
+
+        Args:
+            waited: the seconds since the wait began.
+            what: the beginning of the message: the reason for the wait.
+
+        Raises:
+            Resumable: the mirror has made no progress for too long during the wait.
+        """
         stalled = min(waited, self._progress.stalled_seconds())
         denied = isinstance(self._failure, StoreError) and self._failure.denied
         if stalled > (0.0 if denied else self.options.stall_seconds):

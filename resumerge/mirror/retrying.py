@@ -1,4 +1,4 @@
-"""Operations of a store, retried while it fails for a moment."""
+"""Retries of a store's operations after temporary failures."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ T = TypeVar("T")
 
 
 def retry_store(store: Store, call: Callable[[], T], noun: str = "") -> T:
-    """Make a call to a store, again if the store fails for a moment.
+    """Call a function that uses a store, and repeat the call after temporary failures.
 
     Args:
         store: the store.
-        call: the call; it must be safe to repeat.
-        noun: the word for the store in messages; by default `store.noun`.
+        call: the function; it must be safe to repeat.
+        noun: the word for the store in messages; empty for `store.noun`.
 
     Raises:
         FileNotFoundError: a file does not exist.

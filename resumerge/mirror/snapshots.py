@@ -1,7 +1,7 @@
 """Snapshots of the ledger in a mirror: writing them, and recognising intact ones.
 
-The name of a snapshot contains the checksum of its bytes, so that an incomplete snapshot is
-recognised without relying on rename or fsync.
+The name of a snapshot contains the checksum of its bytes. This detects an incomplete snapshot
+without relying on rename or fsync.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from resumerge.output_path import CARD
 from resumerge.storage import Storage
 
 COPY_FILE = "ledger.mirror.db"
-"""The name of the copy of the ledger, beside it, that is uploaded."""
+"""The name of the ledger's copy that is uploaded. It is written to the folder of the ledger."""
 
 
 def is_intact_snapshot(snapshot: SnapshotName, data: bytes) -> bool:
-    """Return whether bytes have the checksum in a snapshot's name."""
+    """Return whether the bytes of a snapshot have the checksum in its name."""
     return xxhash.xxh3_128_hexdigest(data) == snapshot.checksum
 
 
 def promises_nothing(names: Iterable[str], own_files: Collection[str]) -> bool:
-    """Return whether a mirror without an intact snapshot never had one.
+    """Return whether a mirror that has no intact snapshot now never had one.
 
-    The first snapshot of each machine can be incomplete. A machine writes its second snapshot, or a
+    The first snapshot of a machine can be incomplete. A machine writes its second snapshot, or a
     shard, only after an intact snapshot.
 
     Args:
@@ -50,6 +50,9 @@ def write_snapshot(
         ledger: the ledger.
         token: the fencing token of the lease.
         before: all snapshots that may be in the mirror.
+
+    Returns:
+        the name of the new snapshot.
 
     Raises:
         OSError: the mirror cannot be used now. It has an older snapshot, the new one, or both.

@@ -1,6 +1,6 @@
-"""The state of a mirror: it holds nothing, an unfinished run, a finished run, or other files.
+"""The state of a mirror: nothing, an unfinished run, a finished run, other files, or damage.
 
-Anybody may have written the files that are read here.
+The files that are read here are untrusted input.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ NOTHING, UNFINISHED, FINISHED, FOREIGN, DAMAGED = (
 )
 
 TRIES = 3
-"""The number of times that snapshots are listed.
+"""The most times that the snapshots are listed.
 
-A snapshot that disappears while it is read has been replaced by a newer one.
+If a snapshot disappears before it is read, a newer one has replaced it.
 """
 
 
@@ -39,11 +39,10 @@ class MirrorState:
 
     Args:
         kind: one of the constants of this module.
-        files: the bytes of every file in the mirror, by name.
+        files: the size in bytes of every file in the mirror, by name.
         manifest: the manifest of a finished run; None in any other state.
-        snapshot: the name of the snapshot that was read, of an unfinished run; empty in any other
-            state.
-        skipped: newer snapshots that cannot be used, each with the reason.
+        snapshot: the name of the imported snapshot of an unfinished run; empty in any other state.
+        skipped: newer snapshots that cannot be used, each as ``NAME: REASON``.
         own_files: the names of files that the store itself creates, see `Store`.
     """
 
@@ -56,7 +55,7 @@ class MirrorState:
 
     @property
     def others(self) -> list[str]:
-        """The names of files that are neither metadata nor backups nor the store's own."""
+        """The names of files that are not metadata, backups or the store's own files."""
         return sorted(
             name
             for name in self.files
@@ -71,7 +70,7 @@ def read_state(store: Store, ledger: Path) -> MirrorState:
 
     Args:
         store: the mirror.
-        ledger: the path that the ledger of an unfinished run is written to; no file may be there.
+        ledger: the path to write the ledger of an unfinished run to; no file may exist there.
 
     Raises:
         OSError: the store cannot be read now.
@@ -103,11 +102,11 @@ def read_state(store: Store, ledger: Path) -> MirrorState:
 
 
 def _import_snapshot(store: Store, snapshot: SnapshotName, nbytes: int, ledger: Path) -> None:
-    """Write a ledger with the content of a snapshot.
+    """Import a snapshot into a new ledger.
 
     Raises:
-        FileNotFoundError: the snapshot does not exist any more.
-        InvalidLedger: the snapshot cannot be used.
+        FileNotFoundError: the snapshot no longer exists.
+        InvalidLedger: the snapshot is too large, incomplete or invalid.
     """
     if nbytes > LARGEST_SNAPSHOT:
         raise InvalidLedger("larger than the limit for a ledger")

@@ -1,6 +1,6 @@
 """The rate limit of transfers to and from a mirror, and the time without progress.
 
-A task of a cluster, in a process of its own, limits what it transfers by itself
+A task of a cluster runs in a process of its own, and limits its own transfers
 (`engine/cluster/exchange/bucket_task.py`).
 """
 
@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable
 
 LARGEST_FACTOR = 4
-"""The multiple of a file's size up to which its moved bytes, there and back, count as progress."""
+"""The limit of moved bytes that count as progress, both ways, as a multiple of the file's size."""
 
 
 class RateLimit:
-    """A limit of the bytes per second. Time without transfers is not made up for by faster ones.
+    """A limit of the bytes per second. Idle time does not allow faster transfers afterwards.
 
     Args:
         rate: the bytes per second; None for no limit.
@@ -27,7 +27,7 @@ class RateLimit:
         self._due = float("-inf")
 
     def seconds(self, nbytes: int) -> float:
-        """Return the seconds to wait after so many more bytes."""
+        """Return the seconds to wait after a transfer of `nbytes` bytes."""
         if self._rate is None:
             return 0.0
         now = self._clock()
@@ -38,7 +38,7 @@ class RateLimit:
 class TransferProgress:
     """The rate limit of a mirror's transfers, and the time of their last progress.
 
-    Bytes of one file that are sent too often do not count as progress (`LARGEST_FACTOR`).
+    Bytes of a file that is sent again and again do not count as progress (`LARGEST_FACTOR`).
 
     Args:
         rate: the bytes per second; None for no limit.
@@ -51,17 +51,17 @@ class TransferProgress:
         self._moved = self._nbytes = 0
 
     def begin(self) -> None:
-        """Note that a new operation begins."""
+        """Record that a new operation begins."""
         with self._lock:
             self._moved = self._nbytes = 0
 
     def expect(self, nbytes: int) -> None:
-        """Note that the operation moves a file of so many bytes."""
+        """Record that the operation transfers a file of `nbytes` bytes."""
         with self._lock:
             self._nbytes = nbytes
 
     def moved(self, nbytes: int) -> float:
-        """Note bytes that were moved, and return the seconds to wait for the rate limit."""
+        """Record moved bytes, and return the seconds to wait for the rate limit."""
         with self._lock:
             pause = self._limit.seconds(nbytes)
             self._moved += nbytes
@@ -70,7 +70,7 @@ class TransferProgress:
             return pause
 
     def succeeded(self) -> None:
-        """Note that an operation succeeded."""
+        """Record that an operation succeeded, which counts as progress."""
         self._last = time.monotonic()
 
     def stalled_seconds(self) -> float:
