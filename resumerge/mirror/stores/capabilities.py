@@ -1,4 +1,4 @@
-"""The capabilities of a filesystem, found by trying them on small files."""
+"""The capabilities of a filesystem, determined by experiments with small files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TEMPORARY = {
     errno.ENOMEM,
     errno.ENOENT,
 }
-"""The errors about the present state of a filesystem; any other means a missing capability."""
+"""The error numbers of temporary failures. Any other error means that a capability is missing."""
 
 
 @dataclass(frozen=True)
@@ -37,12 +37,12 @@ class Capabilities:
     """The capabilities of a filesystem.
 
     Args:
-        rename: whether a file can be renamed to a name that is free.
-        rename_over: whether a file can be renamed over another one.
-        exclusive: whether a file can be created only if it does not exist.
-        sync: whether the content of a file can be made durable.
-        sync_folder: whether the names in a folder can be made durable.
-        extend: whether a file can be opened again and extended at its end.
+        rename: whether a file can be renamed to an unused name.
+        rename_over: whether a rename can replace another file.
+        exclusive: whether creation can fail if the file exists.
+        sync: whether the content of a file can be synced to the disk.
+        sync_folder: whether the names in a folder can be synced to the disk.
+        extend: whether an existing file can be opened and extended at its end.
     """
 
     rename: bool
@@ -54,7 +54,7 @@ class Capabilities:
 
 
 def find_capabilities(folder: Path, storage: Storage) -> Capabilities:
-    """Try every capability on small files in a folder, and remove them.
+    """Test every capability with small files in a folder, and remove these files.
 
     Raises:
         OSError: the filesystem fails now, or cannot store a small file.

@@ -1,7 +1,7 @@
 """A store in a folder: a mounted drive, a network share, another disk.
 
-The filesystem must be able to write files from beginning to end and to read them. Whatever else it
-can do is found by trying (`capabilities.py`) and then used.
+The filesystem must support reading files, and writing them from beginning to end. All other
+capabilities are optional: `capabilities.py` tests which ones the filesystem has.
 """
 
 from __future__ import annotations
@@ -31,24 +31,27 @@ from resumerge.mirror.stores.plain_files import (
 from resumerge.storage import Storage, drop_from_cache
 
 SYNC_BYTES = 64 << 20
-"""The bytes of an upload between two syncs: the kernel would buffer too many for a slow disk."""
+"""The bytes of an upload between two syncs, so that the kernel buffers no more than a slow disk can
+write in reasonable time.
+"""
 
 SETTLE_SECONDS = 2.0
-"""The time after which other machines see a new file, without exclusive creation."""
+"""The seconds after which other machines see a new file on filesystems without exclusive creation.
+"""
 
 PART = ".part"
-"""The suffix of a file that is incomplete."""
+"""The suffix of an incomplete file."""
 
 
 class FolderStore(Store):
     """Files in a folder.
 
     Every change is an operation of `Storage`. The first change creates the folder, but not its
-    parent: a drive that is not mounted must not look like an empty one.
+    parent, so that a drive that is not mounted is not taken for an empty one.
 
     Args:
         folder: the folder.
-        storage: makes the changes; None for the default.
+        storage: makes the changes; None for a new `Storage`.
     """
 
     scheme = ""
@@ -61,7 +64,7 @@ class FolderStore(Store):
         self._storage = storage or Storage()
         self._capabilities: Capabilities | None = None
         self._wrong: set[str] = set()
-        """The names of uploads whose content differed, and which start again."""
+        """The names of uploads whose content differed. They start again from the first byte."""
 
     @classmethod
     def open(cls, address: str, *, offline: bool = False) -> Self:
@@ -114,7 +117,7 @@ class FolderStore(Store):
 
     @property
     def capabilities(self) -> Capabilities:
-        """The capabilities of the filesystem. The first access tries them, and creates the folder.
+        """The capabilities of the filesystem. The first access creates the folder and tests them.
 
         Raises:
             OSError: the folder cannot be used now.
@@ -126,10 +129,10 @@ class FolderStore(Store):
         return self._capabilities
 
     def list(self) -> dict[str, int]:
-        """Return the size of every file, by name. A folder that does not exist yet is empty.
+        """Return the size in bytes of every file, by name; empty if the folder does not exist yet.
 
         Raises:
-            OSError: the folder cannot be read, or existed and is gone.
+            OSError: the folder cannot be read, or existed earlier and is gone.
         """
         if not self.folder.is_dir():
             if self._capabilities is not None or self.folder.exists() or self.folder.is_symlink():
@@ -141,7 +144,7 @@ class FolderStore(Store):
                 path = Path(folder) / name
                 try:
                     files[path.relative_to(self.folder).as_posix()] = path.lstat().st_size
-                except FileNotFoundError:  # deleted meanwhile
+                except FileNotFoundError:  # deleted since `os.walk` listed it
                     continue
         return files
 
@@ -182,7 +185,7 @@ class FolderStore(Store):
         nbytes = path.stat().st_size
         final = self._path(name)
         target = final.with_name(final.name + PART) if self.capabilities.rename else final
-        before = identity_of(final)
+        identity = identity_of(final)
         whole = target != final and size_of(final) == nbytes and is_plain(final)
         if whole and name not in self._wrong:
             expected = sha256_of_plain(path, _only_stopping(moved))
@@ -198,7 +201,7 @@ class FolderStore(Store):
             self._wrong.add(name)
             raise OSError(errno.EIO, "the copy differs from the original", str(target))
         if target != final:
-            self._rename(target, final, before)
+            self._rename(target, final, identity)
         else:
             self._sync_folder(final.parent)
         self._wrong.discard(name)
@@ -246,9 +249,14 @@ class FolderStore(Store):
     # One file
 
     def _uploaded_bytes(self, name: str, target: Path, nbytes: int) -> int | None:
-        """Return the bytes that an interrupted upload has written; None if there is no file.
+        """Return the number of bytes of an interrupted upload; None if the upload has to start.
 
-        A useless beginning is removed.
+        A file that cannot be continued is removed.
+
+        Args:
+            name: the name of the upload.
+            target: the file that the upload writes.
+            nbytes: the size in bytes of the complete file.
         """
         done = size_of(target)
         if done is None:
@@ -265,13 +273,13 @@ class FolderStore(Store):
         return done
 
     def _send(self, path: Path, target: Path, done: int | None, moved: Moved) -> str:
-        """Write the local file after the first `done` bytes, and return the SHA-256 of all of it.
+        """Write the local file from byte `done` on, and return the SHA-256 of the whole local file.
 
         Args:
             path: the local file.
             target: the file in the store.
-            done: the bytes that the target has; None if it does not exist.
-            moved: gets the number of bytes that were written; may raise to stop.
+            done: the number of bytes that the target already has; None if it does not exist.
+            moved: called with the number of bytes that were written; may raise to stop.
 
         Raises:
             FileExistsError: the target exists although `done` is None.
@@ -301,24 +309,24 @@ class FolderStore(Store):
     def _begin(self, path: Path) -> int:
         """Create a file, and return its descriptor.
 
-        A file that has appeared since it was looked for is not emptied: a machine that was
-        suspended in between would empty what its successor has written.
+        A file that was created since the caller's check is not truncated: if this machine was
+        suspended after the check, the machine that took over has written that file.
 
         Raises:
-            FileExistsError: the file has appeared.
+            FileExistsError: the file exists, on a filesystem with exclusive creation.
         """
         return self._storage.begin(path, exclusive=self.capabilities.exclusive)
 
     def _write(self, name: str, data: bytes) -> None:
         final = self._path(name)
-        before = identity_of(final)
-        whole = self.capabilities.rename_over or (self.capabilities.rename and before is None)
-        target = final.with_name(final.name + PART) if whole else final
-        there = size_of(target) is not None
-        if there and not is_plain(target):
+        identity = identity_of(final)
+        is_atomic = self.capabilities.rename_over or (self.capabilities.rename and identity is None)
+        target = final.with_name(final.name + PART) if is_atomic else final
+        exists = size_of(target) is not None
+        if exists and not is_plain(target):
             self._storage.remove(target)
-            there = False
-        fd = self._storage.begin(target) if there else self._begin(target)
+            exists = False
+        fd = self._storage.begin(target) if exists else self._begin(target)
         try:
             self._storage.write(fd, data, 0)
             self._sync(fd)
@@ -327,19 +335,22 @@ class FolderStore(Store):
             os.close(fd)
         if target.read_bytes() != data:
             raise OSError(errno.EIO, "the copy differs from the original", str(target))
-        if whole:
-            self._rename(target, final, before)
+        if is_atomic:
+            self._rename(target, final, identity)
         else:
             self._sync_folder(final.parent)
 
     def _rename(self, source: Path, target: Path, before: Identity | None) -> None:
-        """Give a file its final name.
+        """Rename a file to its final name.
+
+        If the filesystem cannot rename over another file, the old file is removed first. This is
+        done only if it is still `before`: any other file was written by a machine that took over.
 
         Args:
             source: the file.
             target: the path with the final name.
-            before: the file that had that name when it was looked for. Where it has to be removed
-                first, another one is not: it is what a successor of this machine has written.
+            before: the identity of the file with the final name when the caller began to write;
+                None if there was no such file.
 
         Raises:
             FileExistsError: another file has the name now.
@@ -352,7 +363,7 @@ class FolderStore(Store):
         self._sync_folder(target.parent)
 
     def _path(self, name: str) -> Path:
-        """Return the path of a file to write, and create the folders in its name."""
+        """Return the path for a file's name, and create the folders that it needs."""
         assert self.capabilities
         path = self.folder / name
         for folder in reversed(path.relative_to(self.folder).parents[:-1]):
@@ -370,12 +381,12 @@ class FolderStore(Store):
 
 
 def _only_stopping(moved: Moved) -> Moved:
-    """Return a callback for bytes that are only read here: it can stop, and moves nothing."""
+    """Return a callback for local bytes that are only hashed: it reports 0, and can still raise."""
     return lambda nbytes: moved(0)
 
 
 def _drop_cached(fd: int, nbytes: int) -> None:
-    """Let the next read come from the disk, where the system can do that."""
+    """Drop a file from the page cache, if possible, so that the next read is from the disk."""
     with suppress(OSError):
         drop_from_cache(fd, 0, nbytes)
 

@@ -33,40 +33,40 @@ from resumerge.remote.download import download_by_ranges
 from resumerge.remote.metadata_cache import MetadataCache
 
 LARGEST_PLACEHOLDER = 1000
-"""The bytes of the largest model card that can be the Hub's own."""
+"""The largest size in bytes of a model card that the Hub itself created."""
 
 _PLACEHOLDER = re.compile(rb"\s*(---\s*\n[^\n]*(\n[^\n]+)*\n---\s*)?")
-"""The model card that the Hub creates when a licence was chosen: a header without text."""
+"""A model card that the Hub itself creates when a licence is chosen: a header without text."""
 
 TRIES = 3
-"""The number of commits tried in a row while others commit at the same time."""
+"""The most tries of a commit while other programs commit at the same time."""
 
 
 class HubStore(Store):
-    """Files in a repo of the Hub, through huggingface_hub.
+    """Files in a repo of the Hub, read and written by huggingface_hub.
 
-    The first change creates the repo; it is private. A commit is atomic: the small files and
+    The first change creates the repo, private by default. A commit is atomic: the small files and
     removals of one `put`, and the uploads before it, are one commit.
 
-    An upload is a large file of git LFS, over HTTP and not through Xet, so that its rate can be
-    limited and it can be stopped. The Hub takes a file as a whole or not at all: an upload that was
-    interrupted starts again. Content that the Hub has, under any name, committed or not, is not
-    sent again.
+    Uploads use git LFS over HTTP, not Xet, so that they can be stopped and their rate limited. The
+    Hub stores only complete files, so an interrupted upload starts again. Content that the Hub
+    already has, under any name and committed or not, is not sent again.
 
     A run makes one commit for the lease at the beginning, one for each snapshot of the ledger
     (together with a sealed shard), one for each heartbeat, and one or two at the end. The Hub
-    allows about 128 commits an hour; beyond that it answers 429 with ``Retry-After``.
+    allows about 128 commits an hour; beyond that, it responds with 429 and ``Retry-After``.
 
-    Commits are made one after the other. A connection that fails is retried within huggingface_hub,
-    for up to 25 seconds.
+    Commits are made one after the other. huggingface_hub retries a failing connection for up to
+    25 seconds.
 
     Args:
         url: the address, ``hf://org/name``.
         offline: whether the network must not be used.
-        commits: the form of the changes: branch, message, and whether a new repo is private.
+        commits: the branch, the commit message, and whether a new repo is private; None for the
+            defaults of `Commits`.
 
     Raises:
-        InputError: the name is malformed, or the network is off.
+        InputError: the address is malformed, or the network must not be used.
     """
 
     scheme = SCHEME
@@ -94,9 +94,10 @@ class HubStore(Store):
     # The contract
 
     def list(self) -> dict[str, int]:
-        """Return the size of every file by name, with uploads that the next `put` commits.
+        """Return the size in bytes of every file, by name, including uncommitted uploads.
 
-        A repo that this account may not read is empty, until it has been used once.
+        A repo that this account may not read is listed as empty if no earlier request of this
+        process succeeded. Otherwise it is an error.
         """
         pending = {name: upload.nbytes for name, upload in dict(self._pending).items()}
         return {name: file.nbytes for name, file in self._repo.listing()[1].items()} | pending
@@ -145,7 +146,7 @@ class HubStore(Store):
             for _ in range(TRIES):
                 commit, listed = self._repo.listing()
                 if name in listed:
-                    # It is ours if the answer to our commit was lost.
+                    # The file is ours if the response to an earlier commit was lost.
                     return self.get(name) == data
                 try:
                     self._repo.commit([_add(name, data)], parent=commit)
@@ -163,12 +164,12 @@ class HubStore(Store):
             self._repo.create()
             for _ in range(TRIES):
                 commit, listed = self._repo.listing()
-                # It may be newer than the listing: then the commit is refused.
-                found = self.get(name) if name in listed else None
-                if found == data:  # the answer to our commit was lost
+                # The content may be newer than the listing. Then the commit fails, and is retried.
+                present = self.get(name) if name in listed else None
+                if present == data:  # the response to our commit was lost
                     self.put({}, remove)
                     return True
-                if found != before:
+                if present != before:
                     return False
                 with suppress(CommitConflict):
                     self._put({name: data}, remove, parent=commit)
@@ -176,7 +177,7 @@ class HubStore(Store):
         raise self._interference()
 
     def upload(self, name: str, path: Path, moved: Moved) -> str:
-        """Store the bytes now; the next `put` commits them."""
+        """Send the bytes to the Hub now. The next `put` commits them."""
         safe_name_in_repo(name)
         sha256 = self._hashes.sha256(path, lambda: moved(0))
         upload = PendingUpload(path, path.stat().st_size, sha256)
@@ -184,14 +185,14 @@ class HubStore(Store):
         if upload.is_listed(self._repo.listing()[1].get(name)):
             self._pending.pop(name, None)
             return sha256
-        known = self._pending.get(name)
-        if known is None or known.sha256 != sha256 or known.operation is None:
+        pending = self._pending.get(name)
+        if pending is None or pending.sha256 != sha256 or pending.operation is None:
             upload.operation = store_bytes(*self._repo.place, name, upload, moved)
             self._pending[name] = upload
         return sha256
 
     def download(self, name: str, path: Path, moved: Moved) -> None:
-        """Download a file to ``NAME.part``, which is renamed once its hash is as listed."""
+        """Download a file to ``NAME.part``, compare its hash with the listed one, and rename it."""
         self._commit_pending(name)
         commit, files = self._repo.listing()
         listed = files.get(name)
@@ -230,7 +231,7 @@ class HubStore(Store):
     # Commits
 
     def _commit_pending(self, name: str) -> None:
-        """Commit an upload that waits for a `put`, before it is read."""
+        """Commit all pending uploads if this file, which will be read next, is one of them."""
         if safe_name_in_repo(name) in self._pending:
             self.put({})
 
@@ -260,7 +261,7 @@ class HubStore(Store):
             if operations:
                 self._repo.commit(operations, parent)
         except StoreError:
-            for upload in pending.values():  # the Hub may have dropped bytes without a commit
+            for upload in pending.values():  # the Hub may have discarded the uncommitted bytes
                 upload.operation = None
             raise
         listed = self._repo.listing()[1] if pending else {}

@@ -1,7 +1,7 @@
 """Calls of huggingface_hub for a store: with a timeout, without output, without long retries.
 
-Without this, the library waits for a response without a limit, sleeps for as long as a busy Hub
-asks, and prints about it, with signed addresses.
+By default, the library waits for a response without a limit, and sleeps as long as a busy Hub asks.
+It also prints messages that contain signed addresses.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class NoRepo(StoreError):
 
 @dataclass
 class Call:
-    """The facts about a call.
+    """The facts about the calls in one `hub_errors` context.
 
     Args:
-        at: the Hub's clock at its last response; None if there is none.
+        at: the time in the Hub's last response; None before a response, or if it names no time.
     """
 
     at: datetime | None = None
@@ -56,9 +56,13 @@ _preparing = threading.Lock()
 
 @contextmanager
 def hub_errors(repo: str) -> Iterator[Call]:
-    """Translate the errors of calls of huggingface_hub about a repo, made in this context.
+    """Translate the errors of huggingface_hub's calls in this context to `StoreError`.
 
-    The library retries a connection that fails for some seconds, and no error of the Hub.
+    In this context, the library retries a failing connection for some seconds. It does not retry
+    an error that the Hub returned.
+
+    Args:
+        repo: the repo's id, for messages.
 
     Raises:
         StoreError: the Hub cannot be reached, fails or refuses. `CommitConflict`, `NoFile` and
@@ -86,7 +90,7 @@ def hub_errors(repo: str) -> Iterator[Call]:
 
 
 def _failure(error: Exception, repo: str) -> StoreError | None:
-    """Return the error that an exception of huggingface_hub means; None if it is a bug of ours."""
+    """Return the `StoreError` for an exception of huggingface_hub; None for any other exception."""
     from huggingface_hub import constants
     from huggingface_hub import errors as library_errors
 
@@ -96,10 +100,10 @@ def _failure(error: Exception, repo: str) -> StoreError | None:
         and isinstance(error, OSError)
         and (error.filename or error.errno in DISK_FULL)
     ):
-        return None  # a file or a disk of this machine
+        return None  # an error of a local file or disk
     if refusal is None:
-        # The error class of requests or httpx, by huggingface_hub's version. A ValueError is a
-        # response that the library does not understand.
+        # The base class of errors is that of requests or httpx, depending on huggingface_hub's
+        # version. The library raises ValueError for a malformed response.
         http_library = library_errors.HfHubHTTPError.__mro__[1]
         if isinstance(error, (OSError, RuntimeError, ValueError, http_library)):
             return StoreError(
@@ -137,31 +141,34 @@ def _failure(error: Exception, repo: str) -> StoreError | None:
 
 
 def _words(refusal: Any) -> str:
-    """Return the status and message of the Hub's response."""
+    """Return the status and message of the Hub's response, for messages."""
     words = brief(Exception(refusal.server_message or "")).partition(": ")[2]
     return f"HTTP {refusal.response.status_code}" + (f", {words}" if words else "")
 
 
 def _of_download(error: ResumergeError, repo: str) -> StoreError | None:
-    """Return the `StoreError` that an error of `resumerge.hub` means; None for other errors."""
+    """Return the `StoreError` for an error of `resumerge.hub`; None for an unrelated error."""
     if isinstance(error, InputError):
-        found = "; ".join(problem.what for problem in error.problems)
-        return StoreError(f"The Hub refused a request for {repo}: {found}", denied=True)
+        problems = "; ".join(problem.what for problem in error.problems)
+        return StoreError(f"The Hub refused a request for {repo}: {problems}", denied=True)
     if isinstance(error, Resumable) and error.reason in (Reason.NETWORK, Reason.SOURCE_UNAVAILABLE):
         return StoreError(error.message.split("\n", 1)[0])
     return None
 
 
 def _first(error: BaseException) -> BaseException:
-    """Return the error that the library has wrapped."""
+    """Return the original error of one that the library has wrapped, possibly more than once."""
     while isinstance(error, RuntimeError) and error.__cause__ is not None:
         error = error.__cause__
     return error
 
 
 def _prepare() -> None:
-    """Set up the library's HTTP client, which it sometimes replaces, and silence its output."""
-    import huggingface_hub.hf_api  # noqa: F401, it creates the loggers of everything that is called
+    """Configure the library's HTTP client and silence its output.
+
+    This is repeated for every call, because the library sometimes replaces its client.
+    """
+    import huggingface_hub.hf_api  # noqa: F401, it creates the loggers of all functions used here
     from huggingface_hub.utils import (
         are_progress_bars_disabled,
         disable_progress_bars,
@@ -193,7 +200,7 @@ def _is_silent(record: logging.LogRecord) -> bool:
 
 
 def _look(response: Any, *args: Any, **kwargs: Any) -> None:
-    """Raise the error of a response here, before the library sleeps and retries."""
+    """Record the time of a response; raise its temporary error before the library retries it."""
     from huggingface_hub.utils import hf_raise_for_status
 
     call = _call.get()

@@ -18,17 +18,17 @@ from resumerge.mirror.stores.hub_uploads import BRANCH, ListedFile
 from resumerge.sizes import some
 
 safe_name_in_repo = partial(safe_name, reserved=".git")
-"""Like `safe_name`, in a repo of git, whose own folder no file may be in."""
+"""Like `safe_name`, for a git repo: no file may be in its ``.git`` folder."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Commits:
-    """The form of the changes of a repo.
+    """The settings for changes of a repo.
 
     Args:
-        branch: the branch that is read and changed; it is created if it does not exist.
-        private: whether a repo that is created is private.
-        message: the message of commits; empty for one that names the files.
+        branch: the branch to read and change; it is created if it does not exist.
+        private: whether a new repo is private.
+        message: the message of commits; empty for a message with the names of the files.
     """
 
     branch: str = BRANCH
@@ -37,13 +37,13 @@ class Commits:
 
 
 class HubRepo:
-    """A repo, which the first change creates.
+    """A repo of the Hub. It need not exist before `create`.
 
     Every method raises `StoreError` if the Hub cannot be reached, fails or refuses.
 
     Args:
         name: the repo's id, ``org/name``.
-        commits: the form of the changes.
+        commits: the settings for changes.
     """
 
     def __init__(self, name: str, commits: Commits) -> None:
@@ -51,18 +51,18 @@ class HubRepo:
         self._exists = False
 
     def api(self) -> Any:
-        """Return a `huggingface_hub.HfApi`."""
+        """Return a new `huggingface_hub.HfApi`."""
         from huggingface_hub import HfApi
 
         return HfApi(library_name="resumerge")
 
     @property
     def place(self) -> tuple[Any, str, str]:
-        """The API, the repo's id and the branch, for uploads."""
+        """A new API, the repo's id and the branch: the first arguments of `store_bytes`."""
         return self.api(), self.name, self.commits.branch
 
     def create(self) -> None:
-        """Create the repo and its branch if they do not exist; called before every change."""
+        """Create the repo and its branch if they do not exist. Callers do this before a change."""
         if not self._exists:
             with hub_errors(self.name):
                 self.api().create_repo(self.name, private=self.commits.private, exist_ok=True)
@@ -71,22 +71,25 @@ class HubRepo:
             self._exists = True
 
     def now(self) -> datetime | None:
-        """Return the time by the Hub's clock; None if it does not say."""
+        """Return the time by the Hub's clock, in UTC; None if its response contains no time."""
         with hub_errors(self.name) as call:
             self.model_info()
             return call.at.astimezone(UTC) if call.at is not None else None
 
     def model_info(self) -> Any:
-        """Request the Hub's description of the newest commit and its files."""
+        """Return the Hub's description of the newest commit and its files, from one request."""
         return self.api().model_info(
             self.name, revision=self.commits.branch, files_metadata=True, timeout=LIST_TIMEOUT
         )
 
     def listing(self) -> tuple[str, dict[str, ListedFile]]:
-        """Return the newest commit and its files, in one request; empty if there never was a repo.
+        """Return the newest commit and its files by name, from one request.
 
-        A repo that this account may not read is empty, until it has been used once. So is a branch
-        that does not exist.
+        Both are empty if the branch does not exist, or if the repo does not exist or this account
+        may not read it.
+
+        Raises:
+            StoreError: also if the repo is missing after an earlier request for it succeeded.
         """
         from huggingface_hub.errors import RevisionNotFoundError
 
@@ -113,15 +116,15 @@ class HubRepo:
         }
 
     def stream(self, name: str, take: Callable[[bytes], None], most: int) -> bool:
-        """Read a file, in pieces that `take` gets.
+        """Read a file in pieces.
 
         Args:
             name: the file's name.
-            take: gets each piece.
-            most: the largest size in bytes.
+            take: called with the bytes of each piece, in order.
+            most: the largest size in bytes. Reading ends at the first piece beyond it.
 
         Returns:
-            False if the file is larger than `most` bytes, of which no more are read; else True.
+            True if all of the file was read; False if it is larger than `most`.
 
         Raises:
             FileNotFoundError: the file does not exist.
@@ -150,10 +153,10 @@ class HubRepo:
 
         Args:
             operations: operations of huggingface_hub.
-            parent: the commit that must be the newest one; None if any may be.
+            parent: the id of the commit that must still be the newest; None for no condition.
 
         Raises:
-            CommitConflict: another commit is the newest one.
+            CommitConflict: another commit was made meanwhile.
         """
         names = [operation.path_in_repo for operation in operations]
         shown = [name for name in names if not name.startswith(METADATA)] or ["metadata"]

@@ -1,4 +1,4 @@
-"""Uploads to a repo of the Hub: the bytes are stored first, and a later commit names them."""
+"""Uploads to a repo of the Hub, in two steps: store the bytes, then commit them under a name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from resumerge.mirror.stores.hub_client import hub_errors
 from resumerge.mirror.stores.upload_reader import UploadReader
 
 BRANCH = "main"
-"""The branch of a mirror."""
+"""The branch that a mirror is written to."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,8 @@ class ListedFile:
 
     Args:
         nbytes: the size in bytes.
-        etag: the SHA-256 of a large file (git LFS), the git blob id of another, in hex digits.
+        etag: the SHA-256 of a large file (git LFS), or the git blob id of another file, in hex
+            digits; empty if the Hub lists neither.
     """
 
     nbytes: int
@@ -31,20 +32,20 @@ class ListedFile:
 
     @property
     def sha256(self) -> str | None:
-        """The SHA-256, if the Hub lists it; else None."""
+        """The SHA-256 in hex digits; None if the Hub does not list it."""
         return self.etag if len(self.etag) == 64 else None
 
 
 @dataclass
 class PendingUpload:
-    """An upload that is to be committed.
+    """An upload that the next commit includes.
 
     Args:
         path: the local file.
         nbytes: the size in bytes.
         sha256: the SHA-256 in hex digits.
-        operation: huggingface_hub's operation, whose bytes are stored; None if they must be sent
-            again.
+        operation: huggingface_hub's operation for the stored bytes; None if the bytes have to be
+            sent (again).
     """
 
     path: Path
@@ -53,7 +54,7 @@ class PendingUpload:
     operation: Any = None
 
     def is_listed(self, listed: ListedFile | None) -> bool:
-        """Return whether a file that the Hub lists has the content of the upload."""
+        """Return whether a file in the Hub's listing (None: no file) has the upload's content."""
         if listed is None or listed.nbytes != self.nbytes:
             return False
         if listed.sha256 is not None:
@@ -62,7 +63,7 @@ class PendingUpload:
 
 
 class FileHashes:
-    """The SHA-256 of local files; a file is read again only after it has changed."""
+    """A cache of the SHA-256 of local files. A file is read again only after it has changed."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[Path, int, int, int], str] = {}
@@ -72,7 +73,7 @@ class FileHashes:
 
         Args:
             path: the file.
-            check: called between pieces; may raise to stop.
+            check: called between the pieces that are read; may raise to stop.
         """
         stat = path.stat()
         key = (path, stat.st_size, stat.st_mtime_ns, stat.st_ino)
@@ -84,7 +85,7 @@ class FileHashes:
 def store_bytes(
     api: Any, repo: str, branch: str, name: str, upload: PendingUpload, moved: Moved
 ) -> Any:
-    """Store a file's bytes.
+    """Send a file's bytes to the Hub, without a commit.
 
     Args:
         api: a `huggingface_hub.HfApi`.
@@ -92,10 +93,10 @@ def store_bytes(
         branch: the branch that the file will be committed to.
         name: the file's name in the repo.
         upload: the local file.
-        moved: gets the number of bytes that are sent; may raise to stop.
+        moved: called with the number of bytes that are sent; may raise to stop.
 
     Returns:
-        the operation that commits them.
+        huggingface_hub's operation that commits these bytes under the name.
 
     Raises:
         StoreError: the Hub cannot be reached, fails or refuses.
@@ -104,7 +105,8 @@ def store_bytes(
     from huggingface_hub.lfs import UploadInfo
 
     with UploadReader(upload.path, moved) as stream, upload.path.open("rb") as head:
-        # Given the file, this would read all of it to compute the hash that is known.
+        # With a file as its argument, the constructor would read all of it to compute the hash,
+        # which is already known.
         operation: Any = CommitOperationAdd(name, b"")
         operation.upload_info = UploadInfo(
             sha256=bytes.fromhex(upload.sha256), size=upload.nbytes, sample=head.read(512)
@@ -114,7 +116,7 @@ def store_bytes(
             with hub_errors(repo):
                 api.preupload_lfs_files(repo, [operation], revision=branch)
             if operation.path_or_fileobj is stream:
-                # The Hub takes it for a small file, whose bytes are part of the commit.
+                # The Hub classifies it as a small file: its bytes have to be part of the commit.
                 if upload.nbytes > SMALL:
                     raise StoreError(f"{repo} does not accept {name}: see its .gitignore")
                 operation.path_or_fileobj = b"".join(iter(stream.read, b""))

@@ -1,4 +1,4 @@
-"""Regular files in a folder that others write to, too: no link is followed, no pipe waited for."""
+"""Reads of regular files in a shared folder, without following links or waiting for pipes."""
 
 from __future__ import annotations
 
@@ -11,18 +11,17 @@ from pathlib import Path
 from resumerge.mirror.stores.base import Moved
 
 FILE_PIECE_BYTES = 1 << 20
-"""The bytes of a file that are read at once. Between two pieces, a transfer can wait or stop."""
+"""The most bytes of a file per read. Between two pieces, a transfer can wait or stop."""
 
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-"""The flags to open a file that somebody else put there: no link is followed, no pipe waited for.
-"""
+"""The flags to open an untrusted file, without following a link or waiting for a pipe."""
 
 Identity = tuple[int, int, int]
-"""The inode, bytes and time of the last change of a file."""
+"""The inode, size in bytes and modification time (ns) of a file."""
 
 
 def read_small(path: Path, most: int) -> bytes:
-    """Return the bytes of a file; nothing if it has more than `most`, or is no regular file.
+    """Return the content of a file; empty if it has more than `most` bytes or is not regular.
 
     Raises:
         FileNotFoundError: the file does not exist.
@@ -48,11 +47,11 @@ def pieces(path: Path, offset: int = 0) -> Iterator[memoryview]:
 
 
 def sha256_of_plain(path: Path, moved: Moved) -> str:
-    """Return the SHA-256 of a regular file in hex digits; no link is followed to it.
+    """Return the SHA-256 of a regular file in hex digits, without following a link.
 
     Args:
         path: the file.
-        moved: gets the number of bytes of each piece; may raise to stop.
+        moved: called with the number of bytes of each piece; may raise to stop.
     """
     digest = hashlib.sha256()
     for piece in pieces(path):
@@ -62,7 +61,7 @@ def sha256_of_plain(path: Path, moved: Moved) -> str:
 
 
 def size_of(path: Path) -> int | None:
-    """Return the bytes of a file; None if it does not exist."""
+    """Return the size of a file in bytes; None if it does not exist."""
     try:
         return path.lstat().st_size
     except FileNotFoundError:
@@ -70,7 +69,7 @@ def size_of(path: Path) -> int | None:
 
 
 def identity_of(path: Path) -> Identity | None:
-    """Return inode, bytes and time of the last change of a file; None if it does not exist."""
+    """Return the `Identity` of a file; None if it does not exist."""
     try:
         facts = path.lstat()
     except FileNotFoundError:
@@ -79,7 +78,7 @@ def identity_of(path: Path) -> Identity | None:
 
 
 def is_plain(path: Path) -> bool:
-    """Return whether a path is a regular file, and not a link, pipe or device.
+    """Return whether a path is a regular file, not a link, pipe or device.
 
     Raises:
         FileNotFoundError: the path does not exist.

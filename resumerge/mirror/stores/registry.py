@@ -1,4 +1,4 @@
-"""Every kind of store, by its URL scheme. A new kind is registered here, and nowhere else."""
+"""The registry of the kinds of stores, by URL scheme. A new kind is registered only here."""
 
 from __future__ import annotations
 
@@ -15,17 +15,21 @@ from resumerge.mirror.stores.hub import HubStore
 STORES: dict[str, type[Store]] = {
     kind.scheme: kind for kind in (FolderStore, HubStore, S3Store, GoogleStore, AzureStore)
 }
-"""The kinds of stores by scheme. The empty scheme is for addresses without one: paths."""
+"""The kinds of stores, by scheme. The scheme of a path is empty."""
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
 def open_store(address: str, *, offline: bool = False) -> Store:
-    """Return the store at an address that a user wrote; it is not contacted yet.
+    """Return the store at an address that a user wrote, without contacting it.
+
+    Args:
+        address: the address.
+        offline: whether the network must not be used.
 
     Raises:
-        InputError: no store has such addresses, or the store needs the network and `offline` is
-            set.
+        InputError: the address belongs to no kind of store or is malformed, or the store needs the
+            network and `offline` is set.
     """
     scheme = _scheme(address)
     if scheme not in STORES:
@@ -42,26 +46,26 @@ def open_store(address: str, *, offline: bool = False) -> Store:
 
 
 def is_mirror_url(text: str) -> bool:
-    """Return whether a text can only be the address of a mirror, not a run's id or output."""
+    """Return whether a text is certainly the address of a mirror, not a run's id or output."""
     return any(kind.recognises(text) for kind in STORES.values())
 
 
 def has_scheme(text: str) -> bool:
-    """Return whether a text begins with a known scheme, as ``hf://``: it is not a path then."""
+    """Return whether a text begins with a registered scheme, such as ``hf://``, and is no path."""
     return bool(scheme := _scheme(text)) and scheme in STORES
 
 
 def normalise(address: str) -> str:
-    """Return an address as the ledger records it, valid from any working folder."""
+    """Return an address in the form that the ledger records, valid from any working folder."""
     kind = STORES.get(_scheme(address), FolderStore)
     return kind.normalise(address)
 
 
 def expected_address() -> str:
-    """Return the forms of an address, for messages."""
+    """Return an example address of each kind of store, for messages."""
     return ", or ".join(kind.example for kind in STORES.values())
 
 
 def _scheme(address: str) -> str:
-    found = _SCHEME.match(address)
-    return found[1] if found else ""
+    match = _SCHEME.match(address)
+    return match[1] if match else ""

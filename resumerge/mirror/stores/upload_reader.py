@@ -1,4 +1,4 @@
-"""A local file as a stream for HTTP libraries, which reports its progress and can be stopped."""
+"""A local file as a stream for HTTP libraries. It reports progress, and can be stopped."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 from resumerge.mirror.stores.base import Moved
 
 REPORT_BYTES = 4 << 20
-"""The largest number of bytes that are reported at once, and so that one read returns."""
+"""The most bytes per report, and therefore per read."""
 
 
 class Stopped(Exception):
-    """An error: reading was stopped. It is no `OSError`, since HTTP libraries would retry that."""
+    """An error: reading was stopped. It is no `OSError`, because HTTP libraries retry those."""
 
 
 class UploadReader(io.BufferedIOBase):
@@ -21,10 +21,11 @@ class UploadReader(io.BufferedIOBase):
 
     Args:
         path: the file.
-        moved: gets the number of bytes; may wait, or raise to stop.
+        moved: called with the number of bytes; may wait, or raise to stop.
 
     Attributes:
-        stopped: the error that stopped it. Every further read raises `Stopped`.
+        stopped: the error that `moved` or the file raised; None if reading was not stopped. After
+            this error, every read raises `Stopped`.
     """
 
     def __init__(self, path: Path, moved: Moved) -> None:
@@ -33,7 +34,11 @@ class UploadReader(io.BufferedIOBase):
         self.stopped: Exception | None = None
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Return at most `REPORT_BYTES`, whatever `size` is; nothing only where the file ends."""
+        """Return at most `REPORT_BYTES` bytes, also if `size` is larger; empty at the file's end.
+
+        Raises:
+            Stopped: reading was stopped.
+        """
         if self.stopped is not None:
             raise Stopped
         try:

@@ -1,7 +1,8 @@
 """A store in a container of Azure Blob Storage.
 
-Large files are sent in blocks, each with its MD5, which the server compares. A block is named by
-its number and its MD5, so that a later attempt sees which ones are there, also on another machine.
+Large files are sent in Azure's blocks, each with its MD5, which the server verifies. The name of a
+block contains its number and MD5. By these names, a later attempt finds the blocks that the server
+already has, also on another machine.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from resumerge.mirror.stores.buckets.client import BucketClient, sha256_if_there
 from resumerge.mirror.stores.buckets.store import BucketStore
 
 UPLOADED_BLOCK = 4 << 20
-"""The bytes of a block, which is in memory."""
+"""The bytes of a block of Azure, which is held in memory."""
 
 MOST_BLOCKS = 50_000
-"""The largest number of blocks of a blob."""
+"""The most blocks of a blob that Azure allows."""
 
 COPY_POLL_SECONDS = 0.5
 
@@ -65,7 +66,7 @@ class AzureClient(BucketClient):
         return sha256 or _Upload(self.bucket, self._blob(name), path, moved, condition).run()
 
     def abandon_uploads(self, names: Iterable[str]) -> None:
-        """Do nothing: blocks that are not committed expire within a week."""
+        """Do nothing: Azure removes uncommitted blocks within a week."""
 
     def now(self) -> datetime | None:
         dates: list[str] = []
@@ -85,14 +86,14 @@ class AzureClient(BucketClient):
 
 
 class _Upload:
-    """One file on its way to one blob.
+    """The upload of one file to one blob.
 
     Args:
         container: the container's name.
         blob: the library's client of the blob.
         path: the local file.
-        moved: gets the number of bytes that were moved; may raise to stop.
-        condition: arguments of the request that makes the blocks a blob.
+        moved: called with the number of bytes that were moved; may raise to stop.
+        condition: extra arguments of the request that commits the blocks, with its condition.
     """
 
     def __init__(
@@ -106,13 +107,13 @@ class _Upload:
         self._md5 = hashlib.md5(usedforsecurity=False)
 
     def run(self) -> str:
-        """Send what the server does not have, and return the SHA-256 of the local file."""
-        there = self._blocks_there()
+        """Send the missing blocks, commit the blob, and return the SHA-256 of the local file."""
+        sent_before = self._blocks_there()
         names = []
         for number, data in enumerate(self._pieces()):
             name = _block_name(number, data)
             self._moved(0)
-            if name not in there:
+            if name not in sent_before:
                 self._moved(len(data))
                 with azure_errors(self._container):
                     self._blob.stage_block(name, data, length=len(data), validate_content=True)
@@ -121,24 +122,24 @@ class _Upload:
         return self._sha256.hexdigest()
 
     def _blocks_there(self) -> set[str]:
-        """Return the names of the blocks that an interrupted upload has sent.
+        """Return the names of the blocks that the server has of an interrupted upload.
 
-        Blocks of a stranger, whose names may have another length, are discarded: the server refuses
-        both in one blob.
+        If another program sent blocks whose names have another length, all blocks are discarded:
+        Azure requires names of one length in a blob.
         """
         try:
             with azure_errors(self._container, self._blob.blob_name):
                 blocks = self._blob.get_block_list("uncommitted")[1]
-                found = {str(block.id) for block in blocks}
-                if any(len(name) != len(_block_name(0, b"")) for name in found):
+                names = {str(block.id) for block in blocks}
+                if any(len(name) != len(_block_name(0, b"")) for name in names):
                     self._blob.upload_blob(b"", overwrite=True)
                     return set()
         except FileNotFoundError:
             return set()
-        return found
+        return names
 
     def _pieces(self) -> Iterator[bytes]:
-        """Yield the blocks of the local file, which are hashed on the way."""
+        """Yield the blocks of the local file, and update the hashes of the file."""
         with self._path.open("rb", buffering=0) as file:
             for start in range(0, self._nbytes, self._block):
                 data = file.read(min(self._block, self._nbytes - start))
@@ -157,7 +158,7 @@ class _Upload:
 
 
 def block_bytes(nbytes: int) -> int:
-    """Return the bytes of each block: a multiple of `UPLOADED_BLOCK`, and at most `MOST_BLOCKS`."""
+    """Return the bytes per block: the least multiple of `UPLOADED_BLOCK` within `MOST_BLOCKS`."""
     return UPLOADED_BLOCK * max(1, -(-nbytes // (UPLOADED_BLOCK * MOST_BLOCKS)))
 
 
@@ -167,7 +168,7 @@ def _block_name(number: int, data: bytes) -> str:
 
 
 class AzureStore(BucketStore):
-    """Blobs in a container of Azure. The account and credentials are those of `AzureBucket`."""
+    """Blobs in a container of Azure. `AzureBucket` describes the account and credentials."""
 
     scheme = "az"
     example = EXAMPLES["az"]

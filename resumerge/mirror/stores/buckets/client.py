@@ -1,4 +1,4 @@
-"""The requests that a bucket has to answer, for `BucketStore`: one class for each protocol."""
+"""The requests to a bucket that `BucketStore` needs: one class for each protocol."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ from resumerge.mirror.stores.base import Moved, StoreError
 
 
 class BucketClient(ABC):
-    """One bucket, and the names below one prefix.
+    """The requests to one bucket, for the names below one prefix.
 
-    Each method makes requests of the protocol without repeating them. An object is written and
-    removed in one step, which every later request sees. Names are those of `Store`, without the
-    prefix.
+    The methods do not repeat failed requests. Writing and removing an object are atomic, and every
+    later request sees the change. Names are those of `Store`, without the prefix.
 
     Args:
         bucket: the bucket's name.
@@ -32,11 +31,11 @@ class BucketClient(ABC):
     Raises (all methods):
         FileNotFoundError: the object does not exist.
         StoreError: the server cannot be reached, fails or refuses.
-        Unsupported: the server does not know the request.
+        Unsupported: the server does not support the request.
     """
 
     objects: ClassVar[type[Bucket]]
-    """The class with the requests that read."""
+    """The class with the reading requests."""
 
     def __init__(self, bucket: str, prefix: str) -> None:
         self.bucket = bucket
@@ -44,26 +43,26 @@ class BucketClient(ABC):
         self._prefix = f"{prefix}/" if prefix else ""
 
     def list(self) -> dict[str, int]:
-        """Return the bytes of every object, by name."""
-        found = self._objects.list(self._prefix)
-        return {name: listed.nbytes for name, listed in found.items()}
+        """Return the size in bytes of every object, by name."""
+        objects = self._objects.list(self._prefix)
+        return {name: listed.nbytes for name, listed in objects.items()}
 
     def listed(self, name: str) -> Listed | None:
-        """Return an object as the server lists it; None if there is none."""
+        """Return the server's listing of an object; None if the object does not exist."""
         return self._objects.list(self._prefix + name).get("")
 
     def read(self, name: str, start: int = 0) -> AbstractContextManager[Body]:
-        """Return an object's bytes from `start` on."""
+        """Open an object for reading from byte `start` on."""
         return self._objects.read(self._prefix + name, start)
 
     def compare(self, name: str, nbytes: int, md5: str, version: str) -> None:
-        """Compare the bytes that were read of a whole object with the server's size and hash.
+        """Compare the bytes of a whole object, as read, with the server's size and hash.
 
         Args:
             name: the object's name.
             nbytes: the number of bytes that were read.
-            md5: their MD5 in hexadecimal digits.
-            version: the object's ETag. If it is that MD5, no request is made.
+            md5: the MD5 of these bytes in hex digits.
+            version: the object's ETag. If it equals `md5`, no request is made.
 
         Raises:
             StoreError: bytes are missing, or differ from the server's.
@@ -74,13 +73,13 @@ class BucketClient(ABC):
         listed = self.listed(name)
         if listed is None:
             raise FileNotFoundError(f"{self.bucket} has no {name}")
-        if etag and listed.etag and listed.etag != etag:  # another version, put there since
+        if etag and listed.etag and listed.etag != etag:  # another version was written since
             return
         if listed.nbytes != nbytes:
             raise StoreError(f"{nbytes} of {listed.nbytes} bytes of {name} in {self.bucket} came")
         try:
             begin = self._objects.check(self._prefix + name, listed)
-        except Changed:  # likewise
+        except Changed:  # another version was written since the listing
             return
         check = begin() if begin else None
         if isinstance(check, HashCheck) and check.contradicts(md5):
@@ -94,7 +93,7 @@ class BucketClient(ABC):
             name: the object's name.
             data: the content.
             absent: whether to write only if no object has this name.
-            version: the version that an object with this name must still have; empty for any.
+            version: the version that the object must still have; empty for no condition.
 
         Raises:
             Changed: the condition is not met, and nothing was written.
@@ -106,7 +105,7 @@ class BucketClient(ABC):
 
     @abstractmethod
     def copy(self, name: str, other: str) -> None:
-        """Copy an object to another name, at the server."""
+        """Copy an object to another name, on the server."""
 
     @abstractmethod
     def upload(self, name: str, path: Path, moved: Moved, *, absent: bool = False) -> str:
@@ -115,8 +114,8 @@ class BucketClient(ABC):
         Args:
             name: the object's name.
             path: the local file.
-            moved: gets the number of bytes that were moved; may raise to stop.
-            absent: whether to write only if no object has this name, or one with the same content.
+            moved: called with the number of bytes that were moved; may raise to stop.
+            absent: whether to write only if no object with other content has this name.
 
         Raises:
             Changed: the condition is not met, and nothing was written.
@@ -124,27 +123,29 @@ class BucketClient(ABC):
 
     @abstractmethod
     def abandon_uploads(self, names: Iterable[str]) -> None:
-        """Remove the parts that interrupted uploads of these objects have left."""
+        """Remove the parts of interrupted uploads of these objects."""
 
     @abstractmethod
     def now(self) -> datetime | None:
-        """Return the time by the server's clock; None if it does not say."""
+        """Return the time by the server's clock; None if its response contains no time."""
 
 
 def sha256_if_there(bucket: RangedBucket, key: str, path: Path, moved: Moved) -> str:
-    """Return the SHA-256 of a local file if an object has its size and its hash; else empty.
+    """Return the SHA-256 of a local file if an object has the same content; empty otherwise.
+
+    Sizes are compared, and then the hash that the server stores with the object.
 
     Args:
         bucket: the bucket.
         key: the object's key.
         path: the local file.
-        moved: called with 0 now and then; may raise to stop.
+        moved: called with 0 between the pieces that are hashed; may raise to stop.
     """
     try:
-        found, expected = bucket.head(key)
+        listed, expected = bucket.head(key)
     except FileNotFoundError:
         return ""
-    if expected is None or found.nbytes != path.stat().st_size:
+    if expected is None or listed.nbytes != path.stat().st_size:
         return ""
     digest, sha256 = expected[0](), hashlib.sha256()
     with path.open("rb", buffering=0) as file:

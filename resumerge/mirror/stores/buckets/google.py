@@ -1,7 +1,7 @@
 """A store in a bucket of Google Cloud Storage.
 
-An upload that was interrupted begins again. What it sent is a session of the server, which expires
-by itself and costs nothing.
+An interrupted upload starts again. The server keeps its bytes in a session, which expires and costs
+nothing.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from resumerge.mirror.stores.buckets.client import BucketClient, sha256_if_there
 from resumerge.mirror.stores.buckets.store import BucketStore
 
 CHUNK = 8 << 20
-"""The bytes of one request of an upload, which are in memory."""
+"""The bytes of an upload per request, which are held in memory."""
 
 UPLOAD_PIECE_BYTES = 1 << 18
-"""The bytes of an upload that are read from the local file between two reports."""
+"""The bytes that are read from the local file between two reports."""
 
 
 class GoogleClient(BucketClient):
@@ -73,7 +73,7 @@ class GoogleClient(BucketClient):
                     if_generation_match=0 if absent else None,
                     **patience(),
                 )
-            except ValueError:  # the library goes on after whole chunks only
+            except ValueError:  # the library can only continue after a whole chunk
                 raise StoreError(
                     f"The server of the bucket {self.bucket} kept a part of what was sent to it"
                 ) from None
@@ -85,7 +85,7 @@ class GoogleClient(BucketClient):
         """Do nothing: the server's sessions expire."""
 
     def now(self) -> datetime | None:
-        """Return the time when the server wrote a small object, which is removed again."""
+        """Return the server's time of writing a small object, which is then removed."""
         name = f"{METADATA}/probe-{secrets.token_hex(4)}-0"
         written: datetime | None = self._put(name, b"now", None).updated
         self.remove(name)
@@ -96,7 +96,7 @@ class GoogleClient(BucketClient):
 
 
 class _Reader(io.RawIOBase):
-    """A file that is hashed and reported while it is read, once from its beginning to its end."""
+    """A file that is hashed and reported while it is read. It is read once, from start to end."""
 
     def __init__(self, file: io.FileIO, moved: Moved) -> None:
         self._file, self._moved = file, moved
@@ -104,23 +104,23 @@ class _Reader(io.RawIOBase):
 
     def read(self, size: int | None = -1, /) -> bytes:
         wanted = CHUNK if size is None or size < 0 else size
-        found = bytearray()
-        while len(found) < wanted:
-            data = self._file.read(min(UPLOAD_PIECE_BYTES, wanted - len(found)))
+        piece = bytearray()
+        while len(piece) < wanted:
+            data = self._file.read(min(UPLOAD_PIECE_BYTES, wanted - len(piece)))
             if not data:
                 break
             self._moved(len(data))
-            found += data
-        self.sha256.update(found)
-        self.nbytes += len(found)
-        return bytes(found)
+            piece += data
+        self.sha256.update(piece)
+        self.nbytes += len(piece)
+        return bytes(piece)
 
     def tell(self) -> int:
         return self.nbytes
 
 
 class GoogleStore(BucketStore):
-    """Objects in a bucket of Google Cloud Storage. Credentials are those of `GoogleBucket`."""
+    """Objects in a bucket of Google Cloud Storage. `GoogleBucket` describes the credentials."""
 
     scheme = "gs"
     example = EXAMPLES["gs"]

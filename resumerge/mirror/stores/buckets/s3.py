@@ -1,6 +1,7 @@
-"""A store in a bucket of S3, or of any server that speaks its protocol.
+"""A store in a bucket of S3, or of any server with the S3 protocol.
 
-boto3 can list, continue and abort multipart uploads, which a killed process leaves behind.
+A killed process leaves unfinished multipart uploads behind. boto3 can list, continue and abort
+them.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from resumerge.mirror.stores.buckets.store import BucketStore
 
 
 class _WritableBucket(S3Bucket):
-    """A bucket whose client reports the bytes of uploads."""
+    """A bucket whose client reports the bytes that it uploads."""
 
     def _open(self) -> Any:
         api = super()._open()
@@ -48,7 +49,7 @@ class S3Client(BucketClient):
         try:
             with s3_errors(self.bucket, name):
                 self._objects.api().delete_object(**self._place(name))
-        except FileNotFoundError:  # some servers say so
+        except FileNotFoundError:  # some servers report a missing object
             return
 
     def copy(self, name: str, other: str) -> None:
@@ -76,7 +77,7 @@ class S3Client(BucketClient):
 class S3Store(BucketStore):
     """Objects in a bucket of S3, or of Cloudflare R2, MinIO, Ceph, SeaweedFS and others.
 
-    Endpoint, region and credentials are those of `S3Bucket`.
+    `S3Bucket` describes where endpoint, region and credentials come from.
     """
 
     scheme = "s3"

@@ -1,9 +1,9 @@
 """Uploads to S3: a small file in one request, a large one in parts.
 
-A later attempt continues where the former one was interrupted, also on another machine. The server
-returns the MD5 of the bytes that it received (the ETag), which is compared. If an ETag is no MD5,
-because the server encrypts with keys of its own, the whole object is read back, and a later attempt
-sends all parts again.
+A later attempt continues an interrupted upload, also on another machine. The server returns the MD5
+of the bytes that it received, as the ETag, which is compared with the local MD5. On servers that
+encrypt with keys of their own, ETags are no MD5s. Then the whole object is read back and compared,
+and a later attempt sends all parts again.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from resumerge.buckets.s3_errors import s3_errors
 from resumerge.mirror.stores.base import Moved, StoreError
 
 PART = 16 << 20
-"""The bytes of a part, which is held in memory. The protocol asks for 5 MiB at least."""
+"""The bytes of a part, which is held in memory. The protocol requires at least 5 MiB."""
 
 MOST_PARTS = 10_000
-"""The largest number of parts of an object."""
+"""The most parts of an object that the protocol allows."""
 
 REPORTED = 1 << 18
-"""The largest number of bytes that are sent between two reports."""
+"""The number of sent bytes after which they are reported."""
 
 _moved: ContextVar[Moved | None] = ContextVar("_moved", default=None)
 
 
 class Upload:
-    """One file on its way to one object.
+    """The upload of one file to one object.
 
     Args:
         api: boto3's client.
         bucket: the bucket's name.
         key: the object's key.
         path: the local file.
-        moved: gets the number of bytes that were moved; may raise to stop.
-        conditions: arguments of the request that gives the object its name.
+        moved: called with the number of bytes that were moved; may raise to stop.
+        conditions: extra arguments of the request that creates the object, with its conditions.
     """
 
     def __init__(
@@ -64,13 +64,13 @@ class Upload:
         self._md5s: list[bytes] = []
 
     def run(self) -> str:
-        """Send what the server does not have, and return the SHA-256 of the local file.
+        """Send the missing parts of the file, and return the SHA-256 of the local file.
 
-        An object that is there counts if its ETag is that of the file: where ETags are no MD5s, it
-        is sent again.
+        Nothing is sent if the object exists with the ETag of the file. If the server's ETags are no
+        MD5s, the file is always sent again.
 
         Raises:
-            StoreError: also if the server's copy differs.
+            StoreError: the server fails, or its copy differs.
             Changed: a condition is not met.
         """
         self._moved(0)
@@ -86,7 +86,7 @@ class Upload:
         return self._sha256.hexdigest()
 
     def _etag_there(self) -> str:
-        """Return the ETag of an object of the same size; empty if there is none."""
+        """Return the ETag of the object; empty if it does not exist or has another size."""
         try:
             with s3_errors(self._bucket, self._key):
                 found = self._api.head_object(**self._place)
@@ -95,7 +95,7 @@ class Upload:
         return str(found.get("ETag", "")) if found.get("ContentLength") == self._nbytes else ""
 
     def _pieces(self) -> Iterator[bytes]:
-        """Yield the parts of the local file, which are hashed on the way."""
+        """Yield the parts of the local file, and update the hashes of the file and its parts."""
         self._sha256, self._md5s = hashlib.sha256(), []
         with self._path.open("rb", buffering=0) as file:
             for start in range(0, max(1, self._nbytes), self._part):
@@ -150,13 +150,14 @@ class Upload:
         return str(answer.get("ETag", ""))
 
     def _digest(self) -> str:
-        """Return the MD5 of the newest part, as a header has it."""
+        """Return the MD5 of the newest part in base64, as in the header Content-MD5."""
         return base64.b64encode(self._md5s[-1]).decode()
 
     def _started(self) -> tuple[str, dict[int, str]]:
-        """Return the newest upload of this object that was begun, or a new one; and its parts.
+        """Return the id of the upload to continue, and the ETags of its parts by number.
 
-        Other uploads of the object are aborted.
+        This is the newest unfinished upload of this object, or else a new one. Older unfinished
+        uploads of the object are aborted.
         """
         begun = [
             item
@@ -175,7 +176,7 @@ class Upload:
             return self._api.create_multipart_upload(**self._place)["UploadId"], {}
 
     def _parts(self, upload_id: str) -> dict[int, str]:
-        """Return the ETags of the parts that an upload has, by number."""
+        """Return the ETags of the parts that the server has of an upload, by number."""
         with s3_errors(self._bucket):
             pages = self._api.get_paginator("list_parts")
             found = pages.paginate(**self._place, UploadId=upload_id)
@@ -186,10 +187,10 @@ class Upload:
             }
 
     def _check_sent(self) -> None:
-        """Compare the object with the bytes that were sent; delete it if it differs.
+        """Read the object back and compare it with the local file; delete it if it differs.
 
         Raises:
-            StoreError: it differs.
+            StoreError: the object differs.
         """
         if self._sha256_there() != self._sha256.hexdigest():
             with s3_errors(self._bucket):
@@ -197,7 +198,7 @@ class Upload:
             raise StoreError(f"{self._key} in {self._bucket} differs from what was sent")
 
     def _sha256_there(self) -> str:
-        """Read the object, and return its SHA-256."""
+        """Read the object, and return its SHA-256 in hex digits."""
         digest = hashlib.sha256()
         with s3_errors(self._bucket, self._key):
             stream = self._api.get_object(**self._place)["Body"]
@@ -209,24 +210,31 @@ class Upload:
 
 
 def part_bytes(nbytes: int) -> int:
-    """Return the bytes of each part: a multiple of `PART`, so that `MOST_PARTS` are enough."""
+    """Return the bytes per part for a file: the least multiple of `PART` within `MOST_PARTS`."""
     return PART * max(1, -(-nbytes // (PART * MOST_PARTS)))
 
 
 def begun_uploads(api: Any, bucket: str, prefix: str) -> list[dict[str, Any]]:
-    """Return the multipart uploads that were begun, for objects whose keys begin with a prefix."""
+    """Return boto3's entries of unfinished multipart uploads, of keys that begin with a prefix."""
     try:
         with s3_errors(bucket, prefix):
             pages = api.get_paginator("list_multipart_uploads")
             found = pages.paginate(Bucket=bucket, Prefix=prefix)
             begun = [item for page in found for item in page.get("Uploads", ())]
-    except (FileNotFoundError, Unsupported):  # some servers say so where there are none
+    except (FileNotFoundError, Unsupported):  # some servers raise these instead of an empty list
         return []
     return begun
 
 
 def abort_uploads(api: Any, bucket: str, prefix: str, keys: Container[str]) -> None:
-    """Abort every multipart upload of some keys, which all begin with a prefix."""
+    """Abort every unfinished multipart upload of some keys.
+
+    Args:
+        api: boto3's client.
+        bucket: the bucket's name.
+        prefix: a text with which all of these keys begin.
+        keys: the keys of the objects.
+    """
     for item in begun_uploads(api, bucket, prefix):
         if item["Key"] in keys:
             _abort(api, bucket, item)
@@ -237,15 +245,15 @@ def _abort(api: Any, bucket: str, item: dict[str, Any]) -> None:
         api.abort_multipart_upload(Bucket=bucket, Key=item["Key"], UploadId=item["UploadId"])
 
 
-# Reports of what is sent
+# Reports of sent bytes
 
 
 class _Stop(BaseException):
-    """An order to stop the transfer. HTTP libraries would retry an `Exception`."""
+    """A request to stop the transfer. HTTP libraries retry after any `Exception`."""
 
 
 class _ReportedBody(io.BytesIO):
-    """Bytes that report themselves when they are sent."""
+    """The body of a request. It reports its bytes while they are sent."""
 
     def __init__(self, data: bytes, moved: Moved) -> None:
         super().__init__(data)
@@ -256,7 +264,7 @@ class _ReportedBody(io.BytesIO):
         self._unreported += len(data)
         if self._unreported >= REPORTED or not data:
             nbytes, self._unreported = self._unreported, 0
-            token = _moved.set(None)  # it may make requests itself, such as renew a lease
+            token = _moved.set(None)  # the callback may make requests, such as to renew a lease
             try:
                 self._moved(nbytes)
             except Exception as error:
@@ -268,10 +276,13 @@ class _ReportedBody(io.BytesIO):
 
 @contextmanager
 def _reported(moved: Moved) -> Iterator[None]:
-    """Report the bytes of the body of one request, made in this context, as they are sent.
+    """Report the bytes of a request's body while they are sent, for a request in this context.
+
+    Args:
+        moved: called with the number of bytes that were sent; may raise to stop.
 
     Raises:
-        Exception: what `moved` raises to stop.
+        Exception: the error that `moved` raised.
     """
     token = _moved.set(moved)
     try:
@@ -284,9 +295,9 @@ def _reported(moved: Moved) -> Iterator[None]:
 
 
 def report_sent_bytes(api: Any) -> None:
-    """Have a client of boto3 report the bodies that it sends.
+    """Make a client of boto3 report the bodies that it sends, see `_reported`.
 
-    The bodies are replaced after they were hashed for the signature, which reads them as well.
+    The bodies are replaced only after boto3 has read them to compute the signature.
     """
 
     def replace(request: Any, **_: Any) -> None:
@@ -295,7 +306,7 @@ def report_sent_bytes(api: Any) -> None:
             body = request.body
             data = body if isinstance(body, bytes) else body.read()
             if body is not data:
-                body.seek(0)  # boto3 reads it again if it repeats the request
+                body.seek(0)  # boto3 reads the body again if it repeats the request
             request.body = _ReportedBody(data, moved)
 
     for operation in ("PutObject", "UploadPart"):

@@ -1,4 +1,4 @@
-"""A store below a prefix of a bucket: the code of all kinds of object stores."""
+"""A store below a prefix of a bucket: the code that is the same for every cloud."""
 
 from __future__ import annotations
 
@@ -23,22 +23,23 @@ from resumerge.mirror.stores.buckets.client import BucketClient
 from resumerge.storage import Storage
 
 SETTLE_SECONDS = 2.0
-"""The time after which the last of several writers has written, without conditional writes."""
+"""The seconds after which all concurrent writers have finished, without conditional writes."""
 
 
 class BucketStore(Store):
     """Objects below a prefix of a bucket.
 
-    An object is written as a whole or not at all, and everybody sees it from then on. Conditional
-    writes make `put_if_absent` and `put_if_unchanged` exclusive. Whether the server knows them is
-    tried on a small object before the first; a server that ignores them cannot hold a lease.
+    A write of an object is atomic, and visible to every later request. Conditional writes make
+    `put_if_absent` and `put_if_unchanged` exclusive. The first of these calls tests with a small
+    object whether the server supports conditional writes. A server without them cannot hold a
+    lease.
 
     Args:
         url: the normalised address.
-        client: answers the requests.
+        client: makes the requests.
 
     Attributes:
-        client: the class of clients for stores of this kind.
+        client: the class of the client, set by each subclass.
     """
 
     client: ClassVar[type[BucketClient]]
@@ -77,7 +78,7 @@ class BucketStore(Store):
         return SETTLE_SECONDS if self.lease_obstacle() else 0.0
 
     def _probe(self) -> str:
-        """Return the fault of the server's conditional writes; empty if there is none."""
+        """Return the fault of the server's conditional writes; empty if they work."""
         name = f"{METADATA}/probe-{secrets.token_hex(4)}-0"
         try:
             self._client.put(name, b"first", absent=True)
@@ -88,7 +89,7 @@ class BucketStore(Store):
             self._client.put(name, b"second", version=first)
             if not self._refuses(name, version=first):
                 return "it ignores If-Match, so that two machines could hold one lease"
-        except Changed:  # the library made a request again whose answer was lost
+        except Changed:  # the library repeated a request whose response was lost
             raise StoreError(f"An answer of the server of {self.url} was lost") from None
         except Unsupported:
             return "it has no conditional writes, so that two machines could hold one lease"
@@ -130,14 +131,14 @@ class BucketStore(Store):
         return written
 
     def _replace(self, name: str, data: bytes, before: bytes) -> bool:
-        found = bytearray()
+        present = bytearray()
         try:
-            version = self._read(name, found.extend, (data, before))
+            version = self._read(name, present.extend, (data, before))
         except FileNotFoundError:
             return False
-        if found == data:
+        if present == data:
             return True
-        if found != before:
+        if present != before:
             return False
         try:
             self._client.put(name, data, version="" if self.lease_obstacle() else version)
@@ -146,13 +147,13 @@ class BucketStore(Store):
         return True
 
     def _holds(self, name: str, data: bytes) -> bool:
-        """Return whether an object has this content: it was written, and the answer was lost."""
-        found = bytearray()
+        """Return whether an object has this content, for example because a response was lost."""
+        content = bytearray()
         try:
-            self._read(name, found.extend, (data,))
+            self._read(name, content.extend, (data,))
         except FileNotFoundError:
             return False
-        return found == data
+        return content == data
 
     def _read(
         self,
@@ -165,15 +166,17 @@ class BucketStore(Store):
 
         Args:
             name: the object's name.
-            take: called with its bytes, in order; not called if the object is larger than `most`.
-            expected: contents that the caller knows, and that need no comparison.
+            take: called with the pieces of the content, in order; not called if the object is
+                larger than `most`.
+            expected: contents that the caller can verify itself. They are not compared with the
+                server's hash.
             most: the largest size in bytes.
 
         Returns:
             The object's version.
 
         Raises:
-            FileNotFoundError: there is no such object.
+            FileNotFoundError: the object does not exist.
             StoreError: bytes are missing, or differ from the server's.
         """
         md5, nbytes = hashlib.md5(usedforsecurity=False), 0
@@ -184,8 +187,8 @@ class BucketStore(Store):
                 md5.update(piece)
                 nbytes += len(piece)
                 take(piece)
-        known = {hashlib.md5(data, usedforsecurity=False).digest() for data in expected}
-        if md5.digest() not in known:
+        expected_md5s = {hashlib.md5(data, usedforsecurity=False).digest() for data in expected}
+        if md5.digest() not in expected_md5s:
             self._client.compare(name, nbytes, md5.hexdigest(), body.version)
         return body.version
 
@@ -195,16 +198,16 @@ class BucketStore(Store):
         return {safe_name(name): nbytes for name, nbytes in self._client.list().items()}
 
     def listed(self, name: str) -> Listed | None:
-        """Return the size in bytes of a file, and its ETag; None if it does not exist.
+        """Return the size in bytes and ETag of a file; None if it does not exist.
 
         Every change of the content changes the ETag.
         """
         return self._client.listed(safe_name(name))
 
     def get(self, name: str, most: int = SMALL) -> bytes:
-        found = bytearray()
-        self._read(name, found.extend, most=most)
-        return bytes(found)
+        content = bytearray()
+        self._read(name, content.extend, most=most)
+        return bytes(content)
 
     def put(self, files: Mapping[str, bytes], remove: Sequence[str] = ()) -> None:
         for name, data in files.items():
@@ -219,13 +222,13 @@ class BucketStore(Store):
         return self._client.upload(safe_name(name), path, moved)
 
     def create(self, name: str, path: Path, moved: Moved) -> str | None:
-        """Upload a file as `upload` does, but replace no object with other content.
+        """Upload a file like `upload`, unless an object with other content has the name.
 
-        A server that ignores conditional writes keeps no other writer out.
+        If the server ignores conditional writes, an existing object is replaced.
 
         Returns:
-            the SHA-256 of the local bytes in hex digits; None if an object with other content is
-            there.
+            the SHA-256 of the local bytes in hex digits; None if an object with other content
+            exists.
         """
         absent = not self.lease_obstacle()
         try:
