@@ -1,4 +1,4 @@
-"""Addresses of buckets: ``s3://bucket/prefix``, and those of other clouds."""
+"""Addresses in buckets: ``s3://bucket/prefix``, and the same for other clouds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ EXAMPLES = {
     "gs": "gs://bucket/prefix",
     "az": "az://container/prefix",
 }
-"""An example of an address in each kind of cloud, by its scheme."""
+"""An example address for each cloud, by scheme. A scheme that is not here is unknown."""
 
 SECRETS_FIX = "leave out what … stands for: credentials come from the environment"
 
@@ -21,21 +21,21 @@ _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
 
 
 def is_bucket(text: str) -> bool:
-    """Return whether a text is meant as an address in a bucket."""
+    """Return whether a text begins with the scheme of a bucket; the rest may be malformed."""
     return scheme_of(text) in EXAMPLES
 
 
 def scheme_of(url: str) -> str:
-    """Return the text before ``://``; empty where there is none."""
-    scheme, found, _ = url.partition("://")
-    return scheme if found else ""
+    """Return the text before ``://``; empty if the address has no ``://``."""
+    scheme, separator, _ = url.partition("://")
+    return scheme if separator else ""
 
 
 def split_address(url: str) -> tuple[str, str]:
     """Return the bucket and the prefix of an address; the prefix may be empty.
 
     Raises:
-        InputError: the address is malformed. The message does not repeat what may be a password.
+        InputError: the address is malformed. The message masks a possible password.
     """
     scheme = scheme_of(url)
     rest = url.removeprefix(f"{scheme}://").removesuffix("/")

@@ -1,7 +1,7 @@
-"""One container of Azure Blob Storage: the requests that read, and the meaning of errors.
+"""One container of Azure Blob Storage: the requests that read, and the translation of errors.
 
 Requests are made with azure-storage-blob, Microsoft's own library. The account and its credentials
-are found in the variables that the Azure CLI reads.
+come from the environment variables of the Azure CLI.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ADVICE = Advice(
 )
 
 _NOT_MET = {"ConditionNotMet", "TargetConditionNotMet", ""}
-"""The codes of HTTP 412 that mean that our condition is not met. Other codes are about leases and
+"""The codes with HTTP 412 for a condition of ours that is not met. Other codes are about leases and
 sources of copies."""
 
 _LEASED = "break the lease on the blob"
@@ -53,10 +53,10 @@ _FOR_GOOD = {
     "LeaseIdMissing": _LEASED,
     "SnapshotsPresent": "remove the snapshots of the blob",
 }
-"""The advice for errors that a retry cannot mend, by their code, whatever the status."""
+"""The advice for errors that a retry cannot solve, by error code. The HTTP status is ignored."""
 
 BLOCK_LIST_BYTES = 64 << 20
-"""The number of bytes above which a user's file in a mirror is sent in blocks of this length."""
+"""The largest size in bytes of a blob that the library's `upload_blob` writes in one request."""
 
 
 class AzureBucket(RangedBucket):
@@ -69,29 +69,29 @@ class AzureBucket(RangedBucket):
 
     @property
     def server(self) -> str:
-        """The server's name, as a part of a path, with the account where it is not in there."""
+        """The server's name, usable in a path; the account is added if the host lacks it."""
         api = self._client()
-        named = os.environ.get("AZURE_STORAGE_ACCOUNT")
+        variable = os.environ.get("AZURE_STORAGE_ACCOUNT")
         is_complete = bool(os.environ.get("AZURE_STORAGE_CONNECTION_STRING"))
         host = self._host(api)
-        account = api.account_name if is_complete or not named else named
+        account = api.account_name if is_complete or not variable else variable
         return host if host.partition(".")[0] == account else f"{host}_{account}"
 
     def list(self, prefix: str) -> dict[str, Listed]:
-        found = {}
+        blobs = {}
         with azure_errors(self.name):
             for blob in self.api().list_blobs(name_starts_with=prefix, include=["metadata"]):
                 is_folder = (blob.metadata or {}).get("hdi_isfolder") == "true"
                 if not is_folder and not blob.name.endswith("/"):
                     listed = stated(self.name, blob.size, blob.etag)
-                    found[blob.name.removeprefix(prefix)] = listed
-        return found
+                    blobs[blob.name.removeprefix(prefix)] = listed
+        return blobs
 
     def head(self, key: str) -> tuple[Listed, Hash | None]:
         with azure_errors(self.name, key):
-            found = self.api().get_blob_client(key).get_blob_properties()
-            listed = stated(self.name, found.size, found.etag)
-            md5 = found.content_settings.content_md5
+            properties = self.api().get_blob_client(key).get_blob_properties()
+            listed = stated(self.name, properties.size, properties.etag)
+            md5 = properties.content_settings.content_md5
         expected = ((lambda: hashlib.md5(usedforsecurity=False)), bytes(md5)) if md5 else None
         return listed, expected
 
@@ -107,8 +107,8 @@ class AzureBucket(RangedBucket):
 
         # Without a handler, the library's log messages would be printed to the terminal.
         logging.getLogger("azure").addHandler(logging.NullHandler())
-        ways = ("CONNECTION_STRING", "KEY", "SAS_TOKEN")
-        if not any(os.environ.get(f"AZURE_STORAGE_{way}") for way in ways):
+        credentials = ("CONNECTION_STRING", "KEY", "SAS_TOKEN")
+        if not any(os.environ.get(f"AZURE_STORAGE_{way}") for way in credentials):
             raise no_credentials(ADVICE, self.name, ValueError())
         api = self._client(
             connection_timeout=CONNECT_TIMEOUT,
@@ -120,11 +120,18 @@ class AzureBucket(RangedBucket):
             permit_redirects=False,
             raw_response_hook=_note,
         )
-        self._host(api)  # refuses an address that the library would try in vain
+        self._host(api)  # raises for an endpoint that cannot work
         return api
 
     def _client(self, **settings: Any) -> Any:
-        """Return the library's client of the place that variables name, with their credentials."""
+        """Return a client for the account and credentials in the environment variables.
+
+        Args:
+            **settings: further arguments of the library's client.
+
+        Raises:
+            StoreError: the variables are missing or malformed.
+        """
         from azure.storage.blob import ContainerClient
 
         text = os.environ.get("AZURE_STORAGE_CONNECTION_STRING")
@@ -137,19 +144,23 @@ class AzureBucket(RangedBucket):
                 return ContainerClient.from_connection_string(text, self.name, **settings)
             if not (account or endpoint):
                 raise ValueError
-            # The library does not find an account that is in the path of an address.
+            # The library does not recognise an account in the path of an endpoint.
             named: Any = {"account_name": account, "account_key": key}
             url = endpoint or f"https://{account}.blob.core.windows.net"
             credential = sas or (named if account and key else key)
             return ContainerClient(url, self.name, credential, **settings)
-        except ValueError as error:  # its text may have the secret
+        except ValueError as error:  # its text can contain the secret
             raise no_credentials(ADVICE, self.name, error) from None
 
     def _host(self, api: Any) -> str:
-        """Return the server's name and port."""
+        """Return the server's host and port as one text that is usable in a path.
+
+        Raises:
+            StoreError: the endpoint is malformed.
+        """
         try:
             if "://" in str(api.url).partition("?")[0].partition("://")[2]:
-                raise ValueError  # the library takes another scheme than HTTP's for a server
+                raise ValueError  # the library treats an unknown scheme as the name of a server
             return server_name(api.url)
         except ValueError:
             found = "its endpoint is not https://HOST or http://HOST:PORT"
@@ -157,14 +168,18 @@ class AzureBucket(RangedBucket):
 
 
 def unchanged(etag: str) -> dict[str, Any]:
-    """Return the arguments of a request about a blob only if it has this ETag, without quotes."""
+    """Return the arguments of a request for the condition that a blob has this ETag.
+
+    Args:
+        etag: the ETag without quotes.
+    """
     from azure.core import MatchConditions
 
     return {"etag": f'"{etag}"', "match_condition": MatchConditions.IfNotModified}
 
 
 def missing() -> dict[str, Any]:
-    """Return the arguments of a request that writes a blob only if there is none with its name."""
+    """Return the arguments of a request for the condition that no blob has this name."""
     from azure.core import MatchConditions
 
     return {"match_condition": MatchConditions.IfMissing}
@@ -172,14 +187,15 @@ def missing() -> dict[str, Any]:
 
 @contextmanager
 def azure_errors(bucket: str, name: str = "") -> Iterator[None]:
-    """Translate the errors of calls of Azure's library about a container, made in this context.
+    """Translate the errors of the calls of Azure's library in this context.
 
     Args:
         bucket: the container's name, for messages.
-        name: the name of the blob that is read; then a missing one is no `StoreError`.
+        name: the name of the blob that is read; empty for other requests. With a name, a missing
+            blob is a `FileNotFoundError`, not a `StoreError`.
 
     Raises:
-        FileNotFoundError: there is no such blob.
+        FileNotFoundError: the blob does not exist.
         StoreError: the server cannot be reached, fails or refuses.
         Changed: the request's condition is not met.
     """
@@ -190,8 +206,8 @@ def azure_errors(bucket: str, name: str = "") -> Iterator[None]:
             yield
     except HttpResponseError as error:
         if error.status_code is None and isinstance(error, ClientAuthenticationError):
-            raise no_credentials(ADVICE, bucket, error) from None  # no request can be signed
-        if error.status_code is None:  # the answer could not be read
+            raise no_credentials(ADVICE, bucket, error) from None  # a request cannot be signed
+        if error.status_code is None:  # the response could not be read
             raise unreachable(bucket, error) from None
         raise _refusal(bucket, name, error) from None
     except AzureError as error:
@@ -201,7 +217,7 @@ def azure_errors(bucket: str, name: str = "") -> Iterator[None]:
 
 
 def _note(response: Any) -> None:
-    """Note an answer, for a message that it is not Azure's."""
+    """Record a response for the message of `not_understood`."""
     note_answer(response.http_response.status_code, response.http_response.headers)
 
 

@@ -1,4 +1,4 @@
-"""The reading requests of a bucket, whatever the cloud: `sources/` and the mirror need them."""
+"""The interface for reading from a bucket of any cloud, used by `sources/` and the mirror."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from resumerge.buckets.content_hash import Begin
 from resumerge.buckets.errors import not_understood
 
 BODY_PIECE_BYTES = 1 << 20
-"""The number of bytes of a body that are read at once, where a caller asks for no other."""
+"""The default number of bytes of a body that are read at once."""
 
 CONNECT_TIMEOUT = 10.0
 
@@ -24,7 +24,10 @@ IDLE_TIMEOUT = 60.0
 
 
 class Listed(NamedTuple):
-    """An object in a listing. Every change of the content changes the ETag, which has no quotes."""
+    """An object in a listing: its size in bytes, and its ETag without quotes.
+
+    Every change of the content changes the ETag.
+    """
 
     nbytes: int
     etag: str
@@ -32,14 +35,14 @@ class Listed(NamedTuple):
 
 @dataclass(frozen=True)
 class Body:
-    """The answer to a read.
+    """The response to a read request.
 
     Args:
-        nbytes: the size of the whole object.
+        nbytes: the size in bytes of the whole object.
         version: the object's ETag.
-        pieces: the bytes from the start that was asked for; to be read within the context.
-        status: the status of HTTP.
-        headers: the headers as HTTP has them: ETag, Content-Range, Content-Length.
+        pieces: the requested bytes, in order; they can only be read within the context.
+        status: the HTTP status.
+        headers: the HTTP headers ETag, Content-Range and Content-Length.
         abort: ends the transfer from another thread; the reading thread gets an error.
     """
 
@@ -52,21 +55,22 @@ class Body:
 
 
 class Bucket(ABC):
-    """The requests of one bucket. Each is made once. Threads may share a bucket.
+    """The reading requests to one bucket. Several threads may share an instance.
 
-    Objects are named by their keys. The server's address and the credentials are found in the
-    environment and the files of the cloud's own tools, by the cloud's own library.
+    Objects are identified by their keys. The cloud's own library makes the requests. It reads the
+    server's address and the credentials from the environment and from the configuration files of
+    the cloud's own tools. It may repeat a failed request for some seconds; the methods do not.
 
     Raises (all methods):
         FileNotFoundError: the object does not exist.
         StoreError: the server cannot be reached, fails or refuses.
-        Changed: the object has another ETag than the one that was asked for.
+        Changed: the object's ETag is not the expected one.
 
     Attributes:
         kind: the kind of buckets, for messages.
-        library: the name of the library that makes the requests.
+        library: the name of the library's module.
         extra: the extra of this package that installs the library.
-        variables: the beginnings of the names of the variables that lead to the server.
+        variables: prefixes of environment variables that can change the server or credentials.
     """
 
     kind: ClassVar[str]
@@ -78,16 +82,19 @@ class Bucket(ABC):
         self.name = name
         self._opening = threading.Lock()
         self._opened: tuple[int, Any] | None = None
-        """The process, and its client: connections do not survive a fork."""
+        """The id of the process that opened the client, and the client; None before `api`.
+
+        Connections cannot be used after a fork.
+        """
 
     @property
     @abstractmethod
     def server(self) -> str:
-        """The server's name, as a part of a path. Neither credentials nor the server are needed."""
+        """The server's name, usable in a path. It is found without credentials or requests."""
 
     @abstractmethod
     def list(self, prefix: str) -> dict[str, Listed]:
-        """Return every object whose key begins with a prefix, by the rest of its key."""
+        """Return every object whose key begins with a prefix, by the key without that prefix."""
 
     @abstractmethod
     def read(
@@ -99,26 +106,34 @@ class Bucket(ABC):
         known: Listed | None = None,
         piece: int = BODY_PIECE_BYTES,
     ) -> AbstractContextManager[Body]:
-        """Return an object's bytes ``start:stop``.
+        """Open an object to read bytes ``start:stop``.
 
         Args:
             key: the object's key.
             start: the offset of the first byte.
             stop: the offset after the last byte; None for the end.
-            known: the listed object that is meant; None for any version.
-            piece: the number of bytes that are read at once, where the library leaves the choice.
+            known: the expected version, from a listing; None for any version.
+            piece: the number of bytes that are read at once, if the library supports a choice.
         """
 
     @abstractmethod
     def nbytes(self, key: str, etag: str) -> int:
-        """Return the size in bytes of an object that has this ETag."""
+        """Return the size in bytes of an object, which must have this ETag."""
 
     @abstractmethod
     def check(self, key: str, known: Listed) -> Begin | None:
-        """Return a function that begins a check of an object's content; None without any hash."""
+        """Return a function that begins a check of an object's content.
+
+        Args:
+            key: the object's key.
+            known: the expected version of the object.
+
+        Returns:
+            the function; None if the server has no hash that can be compared.
+        """
 
     def api(self) -> Any:
-        """Return the library's client. Each process has its own."""
+        """Return the library's client; it is opened once in each process."""
         with self._opening:
             if self._opened is None or self._opened[0] != os.getpid():
                 self._opened = os.getpid(), self._open()
@@ -126,16 +141,16 @@ class Bucket(ABC):
 
     @abstractmethod
     def _open(self) -> Any:
-        """Return a new client."""
+        """Return a new client of the library."""
 
 
 def stated(bucket: str, nbytes: Any, etag: Any) -> Listed:
-    """Return an object as a server states it.
+    """Return the `Listed` for the size and ETag in a server's response.
 
     Args:
-        bucket: the bucket's name.
-        nbytes: the size in bytes.
-        etag: the ETag, with quotes or without.
+        bucket: the bucket's name, for messages.
+        nbytes: the size in bytes; None if missing.
+        etag: the ETag, with quotes or without; None or empty if missing.
 
     Raises:
         StoreError: size or ETag is missing.
@@ -146,10 +161,10 @@ def stated(bucket: str, nbytes: Any, etag: Any) -> Listed:
 
 
 def server_name(url: str) -> str:
-    """Return the name of an address's server with its port, as a part of a path.
+    """Return the host and port of a URL as one text that is usable in a path.
 
     Raises:
-        ValueError: the address is none of HTTP, or has no host.
+        ValueError: the URL has another scheme than HTTP's, or no host.
     """
     address = urlsplit(url)
     if address.scheme not in ("http", "https") or not address.hostname:

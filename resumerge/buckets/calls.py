@@ -1,4 +1,4 @@
-"""Requests to a bucket for a model: retried for a while; final errors are explained to the user."""
+"""Requests to a bucket for a model: retries, and the errors that users see."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from resumerge.retry import retry_explained
 T = TypeVar("T")
 
 KINDS: dict[str, type[Bucket]] = {"s3": S3Bucket, "gs": GoogleBucket, "az": AzureBucket}
-"""The kinds of buckets by the scheme of their addresses."""
+"""The class of buckets for each scheme."""
 
 _opened: dict[str, tuple[bytes, Bucket]] = {}
 _opening = threading.Lock()
@@ -32,7 +32,8 @@ _opening = threading.Lock()
 def open_bucket(url: str) -> Bucket:
     """Return the bucket of an address.
 
-    All readers of a bucket share one client, as long as the environment stays the same.
+    All readers of a bucket share one client. A new client is opened only if the cloud's environment
+    variables have changed.
 
     Raises:
         InputError: the address is malformed.
@@ -42,28 +43,28 @@ def open_bucket(url: str) -> Bucket:
     digest = hashlib.sha256(repr(settings).encode()).digest()
     place = f"{scheme_of(url)}://{name}"
     with _opening:
-        known = _opened.get(place)
-        if known is None or known[0] != digest:
-            known = _opened[place] = digest, kind(name)
-        return known[1]
+        opened = _opened.get(place)
+        if opened is None or opened[0] != digest:
+            opened = _opened[place] = digest, kind(name)
+        return opened[1]
 
 
 def check_library(url: str, needed_by: str) -> None:
-    """Check that the library is installed which makes requests to a bucket.
+    """Verify that the library for an address's cloud is installed.
 
     Args:
         url: an address in the bucket.
-        needed_by: "models" or "mirrors".
+        needed_by: "models" or "mirrors", for the message.
 
     Raises:
         InputError: the library is not installed.
     """
     kind = KINDS[scheme_of(url)]
     try:
-        found = importlib.util.find_spec(kind.library)
+        spec = importlib.util.find_spec(kind.library)
     except ModuleNotFoundError:  # a package around the library is missing
-        found = None
-    if found is None:
+        spec = None
+    if spec is None:
         package = kind.library.replace(".", "-")
         raise refuse(
             f"{package} is not installed, which {needed_by} in {kind.kind} need",
@@ -73,11 +74,15 @@ def check_library(url: str, needed_by: str) -> None:
 
 
 def bucket_call(do: Callable[[], T], model: str) -> T:
-    """Make small requests to a bucket, and retry them; see `RemoteFile.call`.
+    """Make small requests to a bucket, and retry them after temporary failures.
 
     Args:
         do: makes the requests; it must be safe to repeat.
-        model: the address that the recipe names.
+        model: the model's address in the recipe.
+
+    Raises:
+        InputError: see `RemoteFile.call`.
+        Resumable: see `RemoteFile.call`.
     """
     return retry_explained(do, lambda error: explain_bucket_error(error, model, model), REQUEST)
 
@@ -87,7 +92,7 @@ def explain_bucket_error(error: Exception, model: str, where: str) -> ResumergeE
 
     Args:
         error: the exception.
-        model: the address that the recipe names.
+        model: the model's address in the recipe.
         where: the address of the object, for messages.
     """
     if isinstance(error, Changed):
@@ -109,7 +114,12 @@ def explain_bucket_error(error: Exception, model: str, where: str) -> ResumergeE
 
 
 def changed(where: str, what: str) -> Resumable:
-    """Return the error for an object that is not the one listed when the model was opened."""
+    """Return the error for an object that has changed since the model was opened.
+
+    Args:
+        where: the address of the object, for the message.
+        what: the difference, for the message.
+    """
     return Resumable(
         Reason.SOURCE_CHANGED,
         f"{where} changed: {what}. Nothing of the new content was used. Put the old object back "

@@ -1,9 +1,13 @@
 """Comparisons of an object's bytes with the server's hash, and the record of a downloaded file.
 
-S3 has several hashes of an object. The first of these that the server offers is compared: a
-SHA-256 or SHA-1 of the whole object (``x-amz-checksum-…``); the ETag, if it is the MD5 of an object
-that was written in one request, or the MD5 of the MD5s of its parts and ``-N``; a CRC-32. Objects
-with none of these are compared by their size.
+S3 servers can store several hashes of an object. The first available one of this list is compared:
+
+- a SHA-256 or SHA-1 of the whole object (``x-amz-checksum-…``);
+- the ETag, if it is an MD5: of an object that was written in one request, or (with ``-N``) of the
+  MD5s of its N parts;
+- a CRC-32.
+
+If an object has none of them, only its size is compared.
 """
 
 from __future__ import annotations
@@ -28,13 +32,13 @@ _LARGEST_RECORD = 16_384
 _MD5 = re.compile("[0-9a-f]{32}")
 _MD5_OF_PARTS = re.compile("([0-9a-f]{32})-([1-9][0-9]{0,4})")
 _SESSION_BUCKET = "--x-s3"
-"""The end of the names of S3 Express' buckets, in which ETags are no hashes."""
+"""The suffix of the names of S3 Express buckets, whose ETags are no hashes."""
 
 Begin = Callable[[], "Check"]
 
 
 class Check(ABC):
-    """A comparison of bytes with one hash."""
+    """A comparison of an object's bytes with one hash."""
 
     @abstractmethod
     def update(self, data: bytes | memoryview, /) -> None:
@@ -43,15 +47,15 @@ class Check(ABC):
     @property
     @abstractmethod
     def fits(self) -> bool:
-        """Whether the bytes so far have the hash."""
+        """Whether the bytes that were added have the expected hash."""
 
 
 class HashCheck(Check):
     """A comparison with a hash of all bytes.
 
     Args:
-        digest: the digest of the hash, without bytes yet.
-        expected: the hash in hexadecimal digits.
+        digest: a digest of the hash's algorithm, without any bytes.
+        expected: the hash in hex digits.
     """
 
     def __init__(self, digest: Digest, expected: str) -> None:
@@ -65,18 +69,21 @@ class HashCheck(Check):
         return self._digest.hexdigest() == self._expected
 
     def contradicts(self, md5: str) -> bool:
-        """Return whether bytes with an MD5, in hexadecimal digits, do not have the hash."""
+        """Return whether the expected hash is an MD5 that differs from `md5` (hex digits)."""
         return getattr(self._digest, "name", "") == "md5" and self._expected != md5
 
 
 class PartsCheck(Check):
-    """A comparison with the MD5 of the MD5s of parts.
+    """A comparison with the MD5 of the MD5s of an object's parts.
+
+    All parts except the last are assumed to have the same size. If they do not, the hash cannot be
+    compared.
 
     Args:
-        part: the number of bytes of the first part, and probably of all but the last.
-        expected: the MD5 in hexadecimal digits.
-        are_equal: returns whether all parts but the last have that length, by a request for each.
-            It is called only if the hash differs, since unequal parts cannot be compared.
+        part: the size in bytes of the first part.
+        expected: the MD5 of the MD5s in hex digits.
+        are_equal: returns whether all parts except the last have that size. It makes one request
+            for each part, so it is called only if the hash differs.
     """
 
     def __init__(self, part: int, expected: str, are_equal: Callable[[], bool]) -> None:
@@ -126,14 +133,17 @@ def _sha1() -> Digest:
 def check_of(
     bucket: str, head: Mapping[str, Any], etag: str, size: int, part: Callable[[int], int]
 ) -> Begin | None:
-    """Return the check of an object's content by the server's hashes; None if there is none.
+    """Return a function that begins the check of an object of S3 by the server's hashes.
 
     Args:
         bucket: the bucket's name.
-        head: the server's answer to HeadObject with ``ChecksumMode=ENABLED``.
+        head: the server's response to HeadObject with ``ChecksumMode=ENABLED``.
         etag: the object's ETag, without quotes.
         size: the object's size in bytes.
-        part: returns the number of bytes of a part, numbered from 1; 0 if the server does not say.
+        part: returns the size in bytes of a part, numbered from 1; 0 if unknown.
+
+    Returns:
+        the function; None if the server has no hash that can be compared.
     """
     of_parts = head.get("ChecksumType") == "COMPOSITE"
 
@@ -164,7 +174,7 @@ def _etag_check(etag: str, size: int, part: Callable[[int], int]) -> Begin | Non
     expected, count = of_parts[1], int(of_parts[2])
     length = part(1)
     last = size - (count - 1) * length
-    # Parts may have any sizes: only parts of one size can be compared.
+    # Parts may have any sizes, but the hash can only be compared if they have one size.
     if not length or last > length or (count > 1 and part(count) != last):
         return None
 
@@ -172,16 +182,16 @@ def _etag_check(etag: str, size: int, part: Callable[[int], int]) -> Begin | Non
         try:
             return all(part(number) == length for number in range(2, count))
         except (OSError, Changed):
-            return True  # unknown: the bytes are requested and compared again
+            return True  # unknown: count it as damage, so that the bytes are requested again
 
     return lambda: PartsCheck(length, expected, are_equal)
 
 
 class BucketContent(ExpectedContent):
-    """A comparison with the server's hash, and a hash of the bytes for the record (xxh3-128).
+    """A comparison of a download with the server's hash, and its xxh3-128 for the record.
 
     Args:
-        begin: begins the comparison with the server's hash; None without such a hash.
+        begin: begins the comparison with the server's hash; None if the server has no hash.
     """
 
     def __init__(self, begin: Begin | None) -> None:
@@ -199,21 +209,21 @@ class BucketContent(ExpectedContent):
 
     @property
     def xxh3(self) -> str:
-        """The xxh3-128 of the bytes so far, in hexadecimal digits."""
+        """The xxh3-128 of the bytes that were added, in hex digits."""
         return self._xxh3.hexdigest()
 
 
 def record_as_json(name: str, etag: str, size: int, xxh3: str) -> bytes:
-    """Return the record of a file that arrived, as JSON."""
+    """Return the record of a downloaded file, as JSON."""
     return json.dumps({"name": name, "etag": etag, "size": size, "xxh3": xxh3}).encode()
 
 
 def read_record(path: Path) -> tuple[str, str, int, str] | None:
-    """Return name, ETag, size and xxh3-128 of a file that arrived; None if not recorded."""
+    """Return the name, ETag, size and xxh3-128 in a record; None without a valid record."""
     try:
-        found = json.loads(read_foreign(path, _LARGEST_RECORD))
-        name, etag, size, xxh3 = (found[key] for key in ("name", "etag", "size", "xxh3"))
+        record = json.loads(read_foreign(path, _LARGEST_RECORD))
+        name, etag, size, xxh3 = (record[key] for key in ("name", "etag", "size", "xxh3"))
     except (OSError, UnfitFile, ValueError, KeyError, TypeError, RecursionError):
         return None
-    sound = all(type(text) is str for text in (name, etag, xxh3)) and type(size) is int
-    return (name, etag, size, xxh3) if sound else None
+    is_valid = all(type(text) is str for text in (name, etag, xxh3)) and type(size) is int
+    return (name, etag, size, xxh3) if is_valid else None

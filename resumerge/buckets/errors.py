@@ -1,6 +1,6 @@
-"""The meaning of a bucket server's answers, whatever the protocol.
+"""The errors for responses of bucket servers, for every protocol.
 
-Nothing of a request's headers or address is shown.
+Messages contain nothing of a request's headers or address, because these can contain secrets.
 """
 
 from __future__ import annotations
@@ -22,22 +22,23 @@ PROXY_FIX = (
 REDIRECTS = (301, 302, 303, 307)
 
 _latest = threading.local()
-"""The latest answer to this thread, in words."""
+"""The latest response to this thread: `text` describes it, `page_status` is its status if it is a
+web page, else 0."""
 
 
 class Changed(Exception):
     """An error: the condition of a request is not met.
 
-    The object exists, or is another one than expected.
+    The object exists although it must not, or it is not the expected version.
     """
 
 
 class Unsupported(StoreError):
-    """An error: the server says that it does not know the request."""
+    """An error: the server reports that it does not support the request."""
 
 
 class Refused(StoreError):
-    """An error: the server refused a request for a reason that is not known here."""
+    """An error: the server refused a request with a code that has no special handling."""
 
 
 class Conflict(StoreError):
@@ -45,11 +46,11 @@ class Conflict(StoreError):
 
 
 class Advice(NamedTuple):
-    """The advice for a person in one kind of cloud.
+    """The advice in messages about one cloud.
 
     Args:
-        credentials: what to do if access is denied.
-        place: what to do if the bucket is missing.
+        credentials: the fix if access is denied.
+        place: the fix if the bucket is missing.
     """
 
     credentials: str
@@ -65,16 +66,17 @@ def refusal(
     retry_after: str = "",
     meaning: int | None = None,
 ) -> Exception:
-    """Return the error that an answer of the server means.
+    """Return the error for an error response of the server.
 
     Args:
-        advice: what a person can do in this kind of cloud.
+        advice: the advice for this cloud.
         bucket: the bucket's name, for messages.
-        status: the status of HTTP.
-        code: the server's own word for the error, which is shown.
-        name: the name of the object that is read; then a missing one is no `StoreError`.
-        retry_after: the header Retry-After.
-        meaning: the status that the code stands for, if it says more than the server's status.
+        status: the HTTP status.
+        code: the server's own error code, for messages.
+        name: the name of the object that is read; empty for other requests. With a name, a missing
+            object is a `FileNotFoundError`, not a `StoreError`.
+        retry_after: the value of the header Retry-After; empty if missing.
+        meaning: the HTTP status to use in place of `status`, from the code; None for `status`.
     """
     shown = f"HTTP {status}" + (f", {code}" if code and code != str(status) else "")
     status = meaning or status
@@ -114,7 +116,7 @@ def misplaced(advice: Advice, bucket: str, shown: str) -> StoreError:
 
 
 def no_credentials(advice: Advice, bucket: str, error: Exception) -> StoreError:
-    """Return the error for a library that found no credentials, or none that hold."""
+    """Return the error for a library that found no usable credentials."""
     return StoreError(
         f"There are no usable credentials for the bucket {bucket} ({type(error).__name__})",
         fix=advice.credentials,
@@ -123,16 +125,21 @@ def no_credentials(advice: Advice, bucket: str, error: Exception) -> StoreError:
 
 
 def of_network(bucket: str, error: OSError) -> OSError:
-    """Return an error of ours or of a local file as it is; else the error of a failed network."""
+    """Return the error to raise for an `OSError` of a request.
+
+    A `StoreError` and an error about a file are returned unchanged. Any other error is taken for a
+    failed network.
+    """
     if isinstance(error, StoreError | FileNotFoundError) or error.filename:
         return error
     return unreachable(bucket, error)
 
 
 def unreachable(bucket: str, error: Exception) -> StoreError:
-    """Return the error for a network that failed.
+    """Return the error for a failed network.
 
-    The message has only the kind of `error`: its text may have a signed address.
+    The message contains only the type of the error or of its cause, because the text can contain a
+    signed address.
     """
     cause = getattr(error, "kwargs", {}).get("error") or error
     return StoreError(
@@ -141,15 +148,16 @@ def unreachable(bucket: str, error: Exception) -> StoreError:
 
 
 def note_answer(status: int, headers: Mapping[str, Any], body: bytes | None = None) -> bool:
-    """Note an answer, for a message that it is not one of the protocol.
+    """Record a response for the message of `not_understood`.
 
     Args:
-        status: the status of HTTP.
-        headers: the answer's headers, looked up without regard to case.
-        body: the beginning of the body, for servers that call plain text a page.
+        status: the HTTP status.
+        headers: the response's headers, a mapping that ignores case.
+        body: the beginning of the body, for servers that declare plain text as HTML; None to rely
+            on the headers.
 
     Returns:
-        whether it is a web page.
+        whether the response is a web page.
     """
     page = is_page(headers) and (body is None or b"<html" in body.lower())
     _latest.page_status = status if page else 0
@@ -161,30 +169,32 @@ def note_answer(status: int, headers: Mapping[str, Any], body: bytes | None = No
 
 
 def not_understood(bucket: str, why: str = "") -> StoreError:
-    """Return the error for an answer that is not one of the protocol, with the one noted last.
+    """Return the error for a response that does not follow the cloud's protocol.
+
+    The message describes the response that `note_answer` recorded last in this thread.
 
     Args:
         bucket: the bucket's name.
-        why: the fault, if the noted answer does not say it.
+        why: the fault, if that description does not show it; else empty.
     """
-    said = "; ".join(filter(None, [why, getattr(_latest, "text", "")]))
+    fault = "; ".join(filter(None, [why, getattr(_latest, "text", "")]))
     return StoreError(
-        f"What answers for the server of the bucket {bucket} does not speak its protocol: {said}",
+        f"What answers for the server of the bucket {bucket} does not speak its protocol: {fault}",
         fix=PROXY_FIX,
     )
 
 
 def is_page(headers: Mapping[str, Any]) -> bool:
-    """Return whether an answer is a web page. Objects may be pages, too."""
+    """Return whether a response is a web page by its headers; an object can also be a web page."""
     return str(headers.get("Content-Type") or "").lower().startswith("text/html")
 
 
 @contextmanager
 def understood(bucket: str) -> Iterator[None]:
-    """Translate the errors of a library at an answer that is not one of its protocol.
+    """Translate the errors with which code fails on a response that breaks the protocol.
 
     Raises:
-        StoreError: the library or its caller failed because the answer lacks something.
+        StoreError: the library or its caller failed, for example because a field is missing.
     """
     try:
         yield

@@ -1,7 +1,8 @@
-"""A file of a model in a bucket: its copy in the cache, and the object.
+"""A file of a model in a bucket: the object, and its copy in the cache.
 
-The cache is ours, in ``HF_HOME/resumerge/buckets/SERVER/BUCKET/PREFIX``: ``blobs/`` holds contents,
-with a record of each, and ``snapshots/`` links to them, for each listing of the model.
+The cache is in ``HF_HOME/resumerge/buckets/SERVER/BUCKET/PREFIX``. ``blobs/`` contains the contents
+and a record of each. ``snapshots/`` has one folder for each listing of the model, with links to the
+contents.
 """
 
 from __future__ import annotations
@@ -29,18 +30,18 @@ from resumerge.storage import Storage
 T = TypeVar("T")
 
 DOWNLOAD_PIECE_BYTES = 1 << 16
-"""The bytes of a download that are read at once: a kill loses at most these."""
+"""The bytes of a download that are read at once. A kill loses at most this many bytes."""
 
 _LONGEST_NAME = 200
-"""The largest number of characters of a folder's name."""
+"""The most characters of a prefix in a folder's name."""
 
 
 @dataclass(frozen=True)
 class BucketFile(RemoteFile):
     """One file of a model in a bucket.
 
-    `model` is the address below which the file is, `revision` the digest of the listing, and `etag`
-    has no quotes.
+    `model` is the address of the folder that contains the file. `revision` is the digest of the
+    listing. `etag` has no quotes.
 
     Args:
         folder: the model's folder in the cache.
@@ -82,15 +83,15 @@ class BucketFile(RemoteFile):
 
     @property
     def links(self) -> set[Path]:
-        """The paths in every listing that lead to the content.
+        """The paths in all snapshots that link to the content, and `pointer`.
 
-        A listing that differs in other objects may have the same version of this object.
+        Several listings can contain the same version of this object.
         """
         pointers = {path / self.name for path in (self.folder / "snapshots").glob("*")}
         return {path for path in pointers if self.is_linked(path)} | {self.pointer}
 
     def is_linked(self, path: Path) -> bool:
-        """Return whether a path in the cache with this file's name leads to this content."""
+        """Return whether a path in the cache, with this file's name, has this content."""
         if path.is_symlink():
             return path.readlink().name == self.blob.name
         return path.is_file()
@@ -105,24 +106,24 @@ class BucketFile(RemoteFile):
 
     @property
     def recorded(self) -> Path:
-        """The file with the record of the downloaded content."""
+        """The path of the record of the downloaded content."""
         return self.blob.with_name(f"{self._key}.json")
 
     def is_intact(self, path: Path, check: Callable[[], None] | None = None) -> bool:
-        known = read_record(self.recorded)
-        if known is None or known[:3] != (self.name, self.etag, self.size):
+        record = read_record(self.recorded)
+        if record is None or record[:3] != (self.name, self.etag, self.size):
             return False
         if path.stat().st_size != self.size:
             return False
         digest = xxhash.xxh3_128()
-        return hash_file(path, digest, check) == self.size and digest.hexdigest() == known[3]
+        return hash_file(path, digest, check) == self.size and digest.hexdigest() == record[3]
 
     def put(self, complete: Path, content: ExpectedContent) -> None:
         assert isinstance(content, BucketContent)
-        fresh = self.recorded.with_name(f"{self._key}.json.new")  # the lock is held
-        fresh.write_bytes(record_as_json(self.name, self.etag, self.size, content.xxh3))
-        Storage().sync_file(fresh)
-        fresh.replace(self.recorded)
+        new_record = self.recorded.with_name(f"{self._key}.json.new")  # the lock is held
+        new_record.write_bytes(record_as_json(self.name, self.etag, self.size, content.xxh3))
+        Storage().sync_file(new_record)
+        new_record.replace(self.recorded)
         super().put(complete, content)
 
     @property
@@ -156,10 +157,10 @@ class BucketFile(RemoteFile):
 
     @property
     def _key(self) -> str:
-        """The name of the content in the cache.
+        """The name of the content in the cache: a hash of the object's name, ETag and size.
 
-        It does not consist of the ETag alone: on some servers ETags are no hashes, and different
-        objects have the same one.
+        The ETag alone would not be enough. On some servers, ETags are no hashes, and different
+        objects can have the same ETag.
         """
         text = f"{self.name}\0{self.etag}\0{self.size}"
         return xxhash.xxh3_128_hexdigest(text.encode())
@@ -171,7 +172,7 @@ class BucketFile(RemoteFile):
 
 
 def cache_folder() -> Path:
-    """Return the folder of the cache of all buckets."""
+    """Return the folder of the cache for all buckets."""
     from huggingface_hub import constants
 
     return Path(constants.HF_HOME) / "resumerge" / "buckets"
@@ -184,7 +185,8 @@ def model_folder(model: str) -> Path:
         model: the model's address.
 
     Raises:
-        InputError: the server is not known, because the library's configuration is wrong.
+        InputError: the configuration of the cloud's library is invalid, so that the server is
+            unknown.
     """
     bucket, prefix = split_address(model)
     name = quote(prefix, safe="") or "%"  # no quoted text is a lone "%"
@@ -195,5 +197,11 @@ def model_folder(model: str) -> Path:
 
 
 def bucket_offline_error(model: str, folder: Path, names: list[str]) -> InputError:
-    """Return the error for files that are not in the cache without the network."""
+    """Return the error for files that are not in the cache while the network is off.
+
+    Args:
+        model: the model's address.
+        folder: the folder that should contain the files.
+        names: the names of the missing files.
+    """
     return offline_error(model, folder, names, "run once without --offline")

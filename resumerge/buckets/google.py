@@ -1,7 +1,7 @@
-"""One bucket of Google Cloud Storage: the requests that read, and the meaning of errors.
+"""One bucket of Google Cloud Storage: the requests that read, and the translation of errors.
 
-Requests are made with google-cloud-storage, Google's own library: it takes credentials from where
-Google's tools take them. An object's generation takes the place of its ETag, since conditions
+Requests are made with google-cloud-storage, Google's own library. It finds credentials in the same
+places as Google's tools. An object's generation is used as its ETag, because Google's conditions
 compare generations.
 """
 
@@ -42,12 +42,12 @@ ADVICE = Advice(
 SERVER = "storage.googleapis.com"
 
 REPEATED_SECONDS = 4.0
-"""The seconds for which the library repeats a request that fails."""
+"""The seconds for which the library repeats a failing request."""
 
 
 @functools.cache
 def patience() -> dict[str, Any]:
-    """Return the arguments of each request that say how long the library waits and repeats it."""
+    """Return the arguments for the timeouts and retries of a request."""
     from google.cloud.storage.retry import DEFAULT_RETRY
 
     retry = DEFAULT_RETRY.with_delay(initial=0.2, maximum=1.0).with_timeout(REPEATED_SECONDS)
@@ -57,8 +57,8 @@ def patience() -> dict[str, Any]:
 class GoogleBucket(RangedBucket):
     """A bucket of Google Cloud Storage.
 
-    The library reads GOOGLE_APPLICATION_CREDENTIALS, STORAGE_EMULATOR_HOST and the files of gcloud,
-    and asks the metadata server of a machine in Google's cloud.
+    The library reads GOOGLE_APPLICATION_CREDENTIALS, STORAGE_EMULATOR_HOST and the files of gcloud.
+    On a machine in Google's cloud, it also requests credentials from the metadata server.
     """
 
     kind = "buckets of Google Cloud Storage"
@@ -81,7 +81,7 @@ class GoogleBucket(RangedBucket):
             return {
                 blob.name.removeprefix(prefix): stated(self.name, blob.size, blob.generation)
                 for blob in self.api().list_blobs(prefix=prefix, fields=fields, **patience())
-                if not blob.name.endswith("/")  # a console's mark of a folder
+                if not blob.name.endswith("/")  # Google's console marks a folder by this name
             }
 
     def head(self, key: str) -> tuple[Listed, Hash | None]:
@@ -107,14 +107,14 @@ class GoogleBucket(RangedBucket):
     def _open(self) -> Any:
         from google.cloud import storage
 
-        _ = self.server  # refuses what the library would try in vain
+        _ = self.server  # raises for an endpoint that cannot work
         try:
             with _library_errors(self.name, ""):
                 client = storage.Client(project=None)
         except StoreError:
             raise
         except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
-            # What the library makes of a file of credentials that is not readable, or malformed.
+            # The library raises these for a file of credentials that is unreadable or malformed.
             raise no_credentials(ADVICE, self.name, error) from None
         try:
             with _library_errors(self.name, ""):
@@ -124,8 +124,8 @@ class GoogleBucket(RangedBucket):
             raise misplaced(ADVICE, self.name, "no bucket can have this name") from None
 
     def _check_answer(self, response: Any, *_: Any, **__: Any) -> None:
-        """Refuse an answer that is not Google's: a redirect, or a page in place of JSON."""
-        # Google's own refusals of a download are text that is called a page.
+        """Refuse a response that is not Google's: a redirect, or a web page in place of JSON."""
+        # Google declares the text of a refused download as HTML.
         status, is_json = response.status_code, "alt=media" not in response.url
         body = response.content[:1000] if status in (401, 403) else None
         is_page = note_answer(status, response.headers, body)
@@ -135,7 +135,7 @@ class GoogleBucket(RangedBucket):
 
 
 def hash_of(blob: Any) -> Hash | None:
-    """Return the hash that Google states of an object: MD5, or CRC-32C where it was composed."""
+    """Return Google's hash of an object: MD5, or CRC-32C if it was composed; None without both."""
     if blob.md5_hash:
         return (lambda: hashlib.md5(usedforsecurity=False)), base64.b64decode(blob.md5_hash)
     if blob.crc32c:
@@ -162,14 +162,15 @@ class _Crc32c:
 
 @contextmanager
 def google_errors(bucket: str, name: str = "") -> Iterator[None]:
-    """Translate the errors of calls of Google's library about a bucket, made in this context.
+    """Translate the errors of the calls of Google's library in this context.
 
     Args:
         bucket: the bucket's name, for messages.
-        name: the name of the object that is read; then a missing one is no `StoreError`.
+        name: the name of the object that is read; empty for other requests. With a name, a missing
+            object is a `FileNotFoundError`, not a `StoreError`.
 
     Raises:
-        FileNotFoundError: there is no such object.
+        FileNotFoundError: the object does not exist.
         StoreError: the server cannot be reached, fails or refuses.
         Changed: the request's condition is not met.
     """
@@ -188,7 +189,7 @@ def _library_errors(bucket: str, name: str) -> Iterator[None]:
     try:
         try:
             yield
-        except RetryError as error:  # what was repeated in vain
+        except RetryError as error:  # it contains the last error of the repeated request
             raise error.cause from None
     except GoogleAPICallError as error:
         reason = str((error.errors or [{}])[0].get("reason", "")) if error.errors else ""

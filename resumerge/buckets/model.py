@@ -1,4 +1,4 @@
-"""The files of a model in a bucket, as the server lists them now or listed them earlier."""
+"""The files of a model in a bucket, from the server's listing or a stored one."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from resumerge.remote.metadata_cache import MetadataCache
 from resumerge.remote.model import RemoteModel
 
 LATEST = "latest"
-"""The name of the latest listing, in place of a revision."""
+"""The key of the latest listing in the metadata cache, where others have their revision."""
 
 
 @dataclass(frozen=True)
 class BucketModel(RemoteModel):
-    """The objects below an address. A bucket has no versions: its listing is the model."""
+    """The objects below an address. A bucket has no versions, so the listing is the version."""
 
     files: Mapping[str, BucketFile]
 
@@ -41,15 +41,15 @@ class BucketModel(RemoteModel):
         return self
 
     def pin(self, names: Iterable[str]) -> str:
-        """Return a digest of name, ETag and size of these files."""
+        """Return a digest of the names, ETags and sizes of these files."""
         return _digest({name: self.files[name] for name in names})
 
     def remember(self, metadata: MetadataCache, revision: str, file: str) -> None:
         """Store the listing, for use without the network.
 
         Args:
-            metadata: the cache to store it in.
-            revision: the revision of the source that was made from it.
+            metadata: the cache to store the listing in.
+            revision: the revision of the source that uses this listing.
             file: the only file that was requested; empty for all.
         """
         listed = {name: (found.size, found.etag) for name, found in self.files.items()}
@@ -65,7 +65,7 @@ def bucket_model(model: str, file: str = "") -> BucketModel:
         file: the only file that is needed; empty for all.
 
     Raises:
-        InputError: no such bucket, no access, or nothing is there.
+        InputError: the bucket does not exist or denies access, or has no object at this address.
         Resumable: the network failed.
     """
     prefix = split_address(model)[1]
@@ -94,7 +94,7 @@ def bucket_model(model: str, file: str = "") -> BucketModel:
 def cached_bucket_model(
     model: str, revision: str | None, metadata: MetadataCache, file: str = ""
 ) -> BucketModel:
-    """Return the files of a stored listing, without the network.
+    """Return the model of a stored listing, without the network.
 
     Args:
         model: the address.
@@ -117,18 +117,18 @@ def cached_bucket_model(
 
 
 def cached_bucket_files(model: str) -> list[BucketFile]:
-    """Return all files of a model that were downloaded, each in the latest listing that has it."""
+    """Return all downloaded files of a model, each in the latest snapshot that contains it."""
     folder = model_folder(model)
     snapshots = sorted((folder / "snapshots").glob("*"), key=lambda path: path.stat().st_mtime)
-    found = []
+    downloaded = []
     for path in sorted((folder / "blobs").glob("*.json")):
-        known = read_record(path)
-        if known is None or has_odd_part(known[0]):
+        record = read_record(path)
+        if record is None or has_odd_part(record[0]):
             continue
-        name, etag, size, _ = known
+        name, etag, size, _ = record
         files = [BucketFile(model, s.name, name, size, etag, folder) for s in snapshots]
-        found += [file for file in files if file.is_linked(file.pointer)][-1:]
-    return sorted(found, key=lambda file: file.name)
+        downloaded += [file for file in files if file.is_linked(file.pointer)][-1:]
+    return sorted(downloaded, key=lambda file: file.name)
 
 
 def _listed_model(

@@ -1,4 +1,4 @@
-"""Buckets whose library returns a range of an object only when all of it has arrived."""
+"""Buckets whose library cannot stream: it returns a range only when the whole range has arrived."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from resumerge.digests import Digest
 from resumerge.errors import StoreError
 
 RANGE = 4 << 20
-"""The bytes of one request, which are held in memory."""
+"""The bytes per request, which are held in memory."""
 
 ATTEMPTS = 10
-"""The number of attempts to read an object that is replaced meanwhile."""
+"""The most attempts to read an object that is replaced during each attempt."""
 
 Hash = tuple[Callable[[], Digest], bytes]
-"""A digest, and its expected value."""
+"""A function that returns a new digest, and the expected hash in bytes."""
 
 
 class RangedBucket(Bucket):
-    """A bucket that reads an object by requests of `RANGE` bytes, all of one version of it."""
+    """A bucket that reads one version of an object by requests of `RANGE` bytes."""
 
     @contextmanager
     def read(
@@ -67,7 +67,11 @@ class RangedBucket(Bucket):
         yield Body(listed.nbytes, listed.etag, pieces(), status, headers, aborted.set)
 
     def _newest(self, key: str, start: int, stop: int | None) -> tuple[Listed, bytes]:
-        """Return the object as it is now, and its first range, of the same version."""
+        """Return the newest version of an object, and the bytes of its first range.
+
+        Raises:
+            StoreError: the object was replaced during each of `ATTEMPTS` attempts.
+        """
         for _ in range(ATTEMPTS):
             listed = self.head(key)[0]
             range_end = min(listed.nbytes if stop is None else stop, start + RANGE, listed.nbytes)
@@ -105,8 +109,8 @@ class RangedBucket(Bucket):
 
     @abstractmethod
     def head(self, key: str) -> tuple[Listed, Hash | None]:
-        """Return an object as it is now, and a hash of its content where the server has one."""
+        """Return the newest version of an object, and the server's hash of it (None: no hash)."""
 
     @abstractmethod
     def _range(self, key: str, start: int, stop: int, etag: str) -> bytes:
-        """Return bytes ``start:stop``, if the object still has this ETag."""
+        """Return bytes ``start:stop`` of an object, which must have this ETag."""

@@ -1,7 +1,7 @@
-"""One bucket of S3, or of any server that speaks its protocol: the requests that read.
+"""One bucket of S3, or of any server with the S3 protocol: the requests that read.
 
-Requests are made with boto3, AWS's own library: it takes credentials from where AWS's tools take
-them.
+Requests are made with boto3, AWS's own library. It finds credentials in the same places as AWS's
+tools.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ from resumerge.buckets.errors import (
 from resumerge.buckets.s3_errors import ADVICE, s3_errors
 
 DEFAULT_REGION = "us-east-1"
-"""The region if none is configured: servers that are not AWS's accept any."""
+"""The region if none is configured. Servers other than AWS accept any region."""
 
 AWS = "amazonaws.com"
 
 
 class S3Bucket(Bucket):
-    """A bucket of S3. boto3 repeats a request that fails twice, within seconds.
+    """A bucket of S3. boto3 makes a failing request up to three times, within seconds.
 
     boto3 reads AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID, AWS_PROFILE … and AWS's files.
 
     Attributes:
-        at: the time of the server's clock in its latest answer.
+        at: the time in the server's latest response, in UTC; None before a response.
     """
 
     kind = "buckets of S3"
@@ -62,7 +62,7 @@ class S3Bucket(Bucket):
 
     @property
     def server(self) -> str:
-        """The name of AWS, or of the endpoint with its port and its path, as a part of a path."""
+        """The name of AWS, or the endpoint's host, port and path, as one usable part of a path."""
         address = urlsplit(self.api().meta.endpoint_url)
         host = address.hostname or ""
         if host == AWS or host.endswith(f".{AWS}"):
@@ -71,16 +71,16 @@ class S3Bucket(Bucket):
         return "_".join([name, *filter(None, address.path.split("/"))])
 
     def list(self, prefix: str) -> dict[str, Listed]:
-        """Return every object whose key begins with a prefix, by the rest of its key."""
-        found = {}
+        """Return every object whose key begins with a prefix, by the key without that prefix."""
+        objects = {}
         with s3_errors(self.name):
             pages = self.api().get_paginator("list_objects_v2")
             for page in pages.paginate(Bucket=self.name, Prefix=prefix):
                 for item in page.get("Contents", ()):
                     name = item["Key"].removeprefix(prefix)
-                    if not item["Key"].endswith("/"):  # a console's mark of a folder
-                        found[name] = stated(self.name, item.get("Size"), item.get("ETag"))
-        return found
+                    if not item["Key"].endswith("/"):  # the AWS console's marker of a folder
+                        objects[name] = stated(self.name, item.get("Size"), item.get("ETag"))
+        return objects
 
     @contextmanager
     def read(
@@ -114,7 +114,7 @@ class S3Bucket(Bucket):
         status = answer["ResponseMetadata"]["HTTPStatusCode"]
 
         def abort() -> None:
-            with suppress(Exception):  # there is no public way to the socket
+            with suppress(Exception):  # the library has no public access to the socket
                 stream._raw_stream._fp.fp.raw._sock.shutdown(socket.SHUT_RDWR)
 
         try:
@@ -133,22 +133,22 @@ class S3Bucket(Bucket):
         return check_of(self.name, head, known.etag, known.nbytes, part_bytes)
 
     def _head(self, key: str, etag: str) -> Mapping[str, Any]:
-        """Request the headers of an object with this ETag, with all hashes that the server has."""
+        """Request the headers of an object, which must have this ETag, with the server's hashes."""
         with s3_errors(self.name, key):
-            found: Mapping[str, Any] = self.api().head_object(
+            head: Mapping[str, Any] = self.api().head_object(
                 Bucket=self.name, Key=key, IfMatch=f'"{etag}"', ChecksumMode="ENABLED"
             )
-            return found
+            return head
 
     def _part_bytes(self, key: str, number: int) -> int:
-        """Return the number of bytes of a part, numbered from 1; 0 if the server does not say."""
-        # Without IfMatch: some servers compare it with the part's own ETag.
+        """Return the size in bytes of a part, numbered from 1; 0 if unknown."""
+        # IfMatch is not used, because some servers compare it with the part's own ETag.
         try:
             with s3_errors(self.name, key):
-                found = self.api().head_object(Bucket=self.name, Key=key, PartNumber=number)
+                head = self.api().head_object(Bucket=self.name, Key=key, PartNumber=number)
         except (Unsupported, Refused):
             return 0
-        return int(found.get("ContentLength", 0)) if "PartsCount" in found else 0
+        return int(head.get("ContentLength", 0)) if "PartsCount" in head else 0
 
     def _open(self) -> Any:
         import boto3
@@ -160,19 +160,19 @@ class S3Bucket(Bucket):
             read_timeout=IDLE_TIMEOUT,
             retries={"mode": "standard", "total_max_attempts": 3},
             max_pool_connections=16,
-            # Servers that are not AWS's refuse the checksums that boto3 adds by itself. Every write
-            # has a Content-MD5, which all of them compare.
+            # Servers other than AWS refuse the checksums that boto3 adds by default. Every write
+            # has a Content-MD5 instead, which all servers verify.
             request_checksum_calculation="when_required",
             response_checksum_validation="when_required",
         )
         with s3_errors(self.name):
-            described = botocore.session.Session()
-            described.register_component("data_loader", _loader())
-            session = boto3.session.Session(botocore_session=described)
+            core_session = botocore.session.Session()
+            core_session.register_component("data_loader", _loader())
+            session = boto3.session.Session(botocore_session=core_session)
             region = os.environ.get("AWS_REGION") or session.region_name or DEFAULT_REGION
             try:
                 api = session.client("s3", region_name=region, config=config)
-                server_name(api.meta.endpoint_url)  # refuses what would be tried in vain
+                server_name(api.meta.endpoint_url)  # raises for an endpoint that cannot work
             except ValueError:
                 found = (
                     "its endpoint is not https://HOST or http://HOST:PORT, or its region is none"
@@ -183,7 +183,7 @@ class S3Bucket(Bucket):
         return api
 
     def _check_answer(self, operation_model: Any, response_dict: dict[str, Any], **_: Any) -> None:
-        """Refuse an answer that is not S3's: boto3 would misread it, or request it again."""
+        """Refuse a response that is not S3's. boto3 would misread it, or repeat the request."""
         status, headers = response_dict["status_code"], response_dict["headers"]
         note_answer(status, headers)
         body = response_dict["body"] if isinstance(response_dict["body"], bytes) else b""
@@ -191,7 +191,7 @@ class S3Bucket(Bucket):
         if status in REDIRECTS and not of_aws:
             raise not_understood(self.name)
         is_listing = operation_model.name.startswith("List")
-        if is_listing and is_page(headers):  # boto3 makes HTTP 500 of what is no XML
+        if is_listing and is_page(headers):  # boto3 treats a body that is no XML as HTTP 500
             raise not_understood(self.name, "a web page")
         if is_listing and status < 300 and f"<{operation_model.name[:4]}".encode() not in body:
             raise not_understood(self.name, "no listing")
@@ -204,7 +204,7 @@ class S3Bucket(Bucket):
 
 @functools.cache
 def _loader() -> Any:
-    """Return the loader of the description of S3's protocol, which takes 0.1 s to read."""
+    """Return the loader of S3's protocol description, cached because reading it takes 0.1 s."""
     from botocore.loaders import create_loader
 
     return create_loader()

@@ -1,4 +1,4 @@
-"""The meaning of boto3's errors. Nothing of a request's headers or address is shown."""
+"""The translation of boto3's errors. Messages contain no headers or address of a request."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _MEANING = {
     "ConditionalRequestConflict": 409,
     **dict.fromkeys(("RequestTimeout", "SlowDown", "BadDigest", "IncompleteBody"), 503),
 }
-"""The HTTP status that some codes stand for, whatever the status beside them."""
+"""The HTTP status to use for some codes, in place of the status in the response."""
 
 _NO_CREDENTIALS = (
     "NoCredentialsError",
@@ -56,17 +56,18 @@ _NO_CREDENTIALS = (
 
 @contextmanager
 def s3_errors(bucket: str, name: str = "") -> Iterator[None]:
-    """Translate the errors of calls of boto3 about a bucket, made in this context.
+    """Translate the errors of boto3's calls in this context.
 
     Args:
         bucket: the bucket's name, for messages.
-        name: the name of the object that is read; then a missing one is no `StoreError`.
+        name: the name of the object that is read; empty for other requests. With a name, a missing
+            object is a `FileNotFoundError`, not a `StoreError`.
 
     Raises:
-        FileNotFoundError: there is no such object.
+        FileNotFoundError: the object does not exist.
         StoreError: the server cannot be reached, fails or refuses.
         Changed: the request's condition is not met.
-        Unsupported: the server does not know the request.
+        Unsupported: the server does not support the request.
     """
     import http.client
 
@@ -97,10 +98,10 @@ def s3_errors(bucket: str, name: str = "") -> Iterator[None]:
 
 
 def _refusal(response: dict[str, Any], bucket: str, name: str) -> Exception:
-    """Return the error that an answer of the server means: by its code, or else by its status."""
+    """Return the error for an error response of the server, by its code or else its status."""
     code = str(response.get("Error", {}).get("Code", ""))
-    facts = response.get("ResponseMetadata", {})
-    status = int(facts.get("HTTPStatusCode", 0))
+    metadata = response.get("ResponseMetadata", {})
+    status = int(metadata.get("HTTPStatusCode", 0))
     shown = f"HTTP {status}" + (f", {code}" if code and code != str(status) else "")
     if code in _WRONG_PLACE:
         return misplaced(ADVICE, bucket, shown)
@@ -110,5 +111,5 @@ def _refusal(response: dict[str, Any], bucket: str, name: str) -> Exception:
         return denied(ADVICE._replace(credentials="set the clock of this machine"), bucket, shown)
     if code == "NoSuchUpload" and not name:
         return StoreError(f"Another process aborted the upload to bucket {bucket}")
-    after = str(facts.get("HTTPHeaders", {}).get("retry-after", ""))
+    after = str(metadata.get("HTTPHeaders", {}).get("retry-after", ""))
     return refusal(ADVICE, bucket, status, code, name, after, _MEANING.get(code))

@@ -21,8 +21,9 @@ from resumerge.mirror.stores.base import Moved, StoreError
 class BucketClient(ABC):
     """The requests to one bucket, for the names below one prefix.
 
-    The methods do not repeat failed requests. Writing and removing an object are atomic, and every
-    later request sees the change. Names are those of `Store`, without the prefix.
+    The methods do not repeat a failed request, but the cloud's library may. Writing and removing an
+    object are atomic, and every later request sees the change. Names are those of `Store`, without
+    the prefix.
 
     Args:
         bucket: the bucket's name.
