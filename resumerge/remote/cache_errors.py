@@ -1,4 +1,4 @@
-"""Errors for a cache of remote files that a library or our downloads cannot write to."""
+"""Errors for a cache of remote files that cannot be written to."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _UNUSABLE = {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR}
 
 
 def cache_error(error: Exception, what: str, cache: Path | str = "") -> ResumergeError | None:
-    """Return the error to raise for an exception about a file in the cache; else None.
+    """Return the error to raise for an exception about the cache; None for any other exception.
 
     Args:
         error: the exception.
-        what: a model, or the address of its file, that was to be written there.
-        cache: the cache's folder, if it is known; else empty.
+        what: the model, or the address of the file, that was being written to the cache.
+        cache: the cache's folder; empty if unknown.
     """
     if not isinstance(error, OSError):
         return None
@@ -40,16 +40,16 @@ def full_cache(what: str, cache: Path | str = "") -> Resumable:
 
 @contextmanager
 def usable_cache(what: str, cache: Path) -> Iterator[None]:
-    """Raise an error that names the folder of the cache that cannot be written to, if one cannot.
+    """Translate an error about an unusable cache folder to one that names the folder.
 
-    A full disk is told by whoever runs out of space.
+    A full disk is not translated here.
 
     Args:
-        what: a model, or the address of its file, that was to be written there.
+        what: the model, or the address of the file, that is written to the cache.
         cache: the cache's folder.
 
     Raises:
-        InputError: code inside failed since the folder is not usable.
+        InputError: code in this context failed because the folder is not usable.
     """
     try:
         yield

@@ -10,16 +10,17 @@ from resumerge.remote.file import Response
 
 @dataclass
 class DownloadCallbacks:
-    """The functions that a download calls while it runs, in the thread that downloads.
+    """The functions that a download calls, in the downloading thread.
 
     Args:
-        on_progress: called with the number of bytes of the file that are on disk so far.
-        check: called often; an exception that it raises ends the download.
-        sleep: waits the given number of seconds, or raises to end the download; `time.sleep` if
-            None.
-        on_start: called with the inode of the partial file, before its first byte is requested.
-        on_event: called with an event's kind and facts when a fault was found and repaired.
-        response: the response that is being read now, which another thread may abort.
+        on_progress: called with the number of bytes of the file that are on disk.
+        check: called often; may raise to end the download.
+        sleep: called to wait for a number of seconds; may raise to end the download. None for
+            `time.sleep`.
+        on_start: called with the inode of the partial file, before the first request.
+        on_event: called with an event's kind and facts when damage was found.
+        response: the response that is being read, which another thread may abort; None if no
+            response is being read.
     """
 
     on_progress: Callable[[int], None] = field(default=lambda nbytes: None)

@@ -1,10 +1,11 @@
-"""The download of one remote file, resumed where an earlier one stopped, verified as it arrives.
+"""The download of one remote file, which continues after interruptions and is verified on arrival.
 
-Libraries delete the partial file of a failed download (huggingface_hub), or have none (boto3), so
-this downloader is our own. The bytes are appended to a partial file in the cache. After an error or
-a kill, the next download requests the missing bytes (``Range``), provided that the file is
-unchanged (``If-Range``, ``If-Match``), and accepts any valid response to that request. The content
-is hashed as it arrives; a file gets its name in the cache only if the hash is right.
+The clouds' libraries do not continue a failed download: huggingface_hub deletes the partial file,
+boto3 writes none. Therefore this package has its own downloader. It appends the bytes to a partial
+file in the cache. After an error or a kill, the next download requests the missing bytes
+(``Range``) on the condition that the file is unchanged (``If-Range``, ``If-Match``), and accepts
+any valid response. The content is hashed as it arrives. A file gets its name in the cache only if
+the hash is correct.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from resumerge.remote.partial_file import PartialFile
 from resumerge.storage import Storage
 
 ATTEMPTS = 3
-"""The number of downloads of a file, each of which had a wrong content, before giving up."""
+"""The number of downloads of a file with wrong content after which the download fails."""
 
 
 def download(
@@ -29,16 +30,16 @@ def download(
     *,
     damaged: int | None = None,
 ) -> None:
-    """Download a file into the cache, which has no intact copy of it.
+    """Download a file into the cache. Call this only if the cache has no intact copy.
 
-    The verdict is recorded in `metadata`. If another process is downloading the same content, this
-    one waits for it.
+    The verdict on the content is recorded in `metadata`. If another process is downloading the same
+    content, this one waits for that process and uses its copy, which the caller has to verify.
 
     Args:
         file: the file.
         metadata: the cache of verdicts.
-        callbacks: the functions to call meanwhile.
-        damaged: the inode of the damaged file that is to be replaced; None if there is none.
+        callbacks: the functions to call during the download.
+        damaged: the inode of the damaged copy to replace; None if the cache has no such copy.
 
     Raises:
         InputError: the server denies the file.
@@ -59,7 +60,7 @@ def download(
 def download_by_ranges(
     file: RemoteFile, metadata: MetadataCache, callbacks: DownloadCallbacks
 ) -> None:
-    """Download a file by ranges to its place in the cache; see `download`."""
+    """Download a file by range requests to its path in the cache; see `download`."""
     begin = file.call(file.expected_content, sleep=callbacks.sleep)
     with PartialFile.opened(file.partial, file.size, begin, callbacks.check) as part:
         callbacks.on_start(part.inode)
@@ -85,7 +86,11 @@ def download_by_ranges(
 def _receive(
     file: RemoteFile, part: PartialFile, metadata: MetadataCache, callbacks: DownloadCallbacks
 ) -> None:
-    """Request the missing bytes once, and append those that arrive."""
+    """Request the missing bytes once, and append the received bytes to the partial file.
+
+    Raises:
+        ConnectionError: the response is incomplete or does not fit.
+    """
     if part.length == file.size:
         return
     validator = metadata.validator(file.partial) if part.length else None
@@ -116,10 +121,10 @@ def _receive(
 def _bytes_to_skip(
     file: RemoteFile, part: PartialFile, response: Response, metadata: MetadataCache
 ) -> int:
-    """Compare the response with the partial file, which is cleared if they do not match.
+    """Compare a response with the partial file, and clear the partial file if they do not match.
 
     Returns:
-        the number of bytes at the start of the body that the partial file has already.
+        the number of bytes at the start of the body that the partial file already has.
 
     Raises:
         ConnectionError: the response does not match; the next attempt requests the file again.
@@ -142,7 +147,7 @@ def _bytes_to_skip(
     if response.status == 416:
         part.clear()
         raise ConnectionError(f"the server says that {file.name} is shorter than expected")
-    length = response.headers.get("Content-Length")  # of what is sent, which may be decoded then
+    length = response.headers.get("Content-Length")  # of the body before decoding
     if length is not None and not response.is_encoded and int(length) != file.size:
         raise ConnectionError(
             f"the server sends {length} bytes for {file.name}, which has {file.size} bytes"
@@ -158,7 +163,7 @@ def _download_whole(
     metadata: MetadataCache,
     callbacks: DownloadCallbacks,
 ) -> None:
-    """Let the server's own library transfer a file, and check its content."""
+    """Download a file with the server's own library (`transfer`), and verify its content."""
 
     def progressed(nbytes: int) -> None:
         callbacks.check()

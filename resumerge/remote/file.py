@@ -1,4 +1,4 @@
-"""One file of a model that is elsewhere: its copy in a cache, and the requests for its bytes."""
+"""One file of a model on a server: its copy in the cache, and the requests for its bytes."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from resumerge.storage import Storage
 T = TypeVar("T")
 
 LONGEST_ASKED = 300.0
-"""The longest pause in seconds that a server may ask for (``Retry-After``) before a call fails."""
+"""The limit in seconds of a server's ``Retry-After``. A call fails if the server asks for more."""
 
 REQUEST = Backoff(first=1, longest=8, retries=4, longest_asked=LONGEST_ASKED)
-"""The pauses between attempts of a small request."""
+"""The pauses between the tries of a small request."""
 
 DOWNLOAD = Backoff(first=1, longest=30, retries=6, longest_asked=LONGEST_ASKED)
-"""The pauses between attempts to download a file. Attempts that bring more bytes do not count."""
+"""The pauses between the tries of a download. Tries that receive more bytes do not count."""
 
 LOCK_SECONDS = 0.5
-"""The seconds between two checks while this process waits for another one's lock."""
+"""The seconds between two calls of `check` while another process holds the lock."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class Response:
 
     Args:
         status: the HTTP status after redirects.
-        headers: the headers, looked up without regard to case.
-        chunks: the body, as it arrives.
+        headers: the headers, a mapping that ignores case.
+        chunks: the body, in pieces as they arrive.
         abort: closes the connection from another thread; the reading thread gets an error.
     """
 
@@ -51,7 +51,7 @@ class Response:
 
     @property
     def is_encoded(self) -> bool:
-        """Whether the server has compressed what it sends."""
+        """Whether the server has compressed the body."""
         return (self.headers.get("Content-Encoding") or "identity") != "identity"
 
 
@@ -59,16 +59,16 @@ class Response:
 class RemoteFile(ABC):
     """One file of a model at one version, and its paths in the cache.
 
-    The cache has one folder of contents, named by their identity, and a folder for each version of
-    a model with links to the contents. A download is written to `partial`, and renamed when it is
-    complete and intact. A lock makes sure that one process downloads it at a time.
+    The cache has one folder of contents, named by their identity. It also has one folder for each
+    version of a model, with links to the contents. A download is written to `partial`, and renamed
+    when it is complete and intact. A lock prevents concurrent downloads of the same content.
 
     Args:
-        model: the model as messages name it, without the version.
+        model: the model's name or address in messages, without the version.
         revision: the version.
         name: the file's name in the model, with ``/`` between folders.
         size: the size in bytes.
-        etag: the server's identity of the content.
+        etag: the server's identifier of the content.
     """
 
     model: str
@@ -82,16 +82,16 @@ class RemoteFile(ABC):
     @property
     @abstractmethod
     def version(self) -> str:
-        """The model with its version."""
+        """The model with its version, for messages."""
 
     @property
     @abstractmethod
     def where(self) -> str:
-        """The file in the model with its version."""
+        """The file's address, with the model and its version, for messages."""
 
     @abstractmethod
     def never_intact(self, attempts: int) -> Resumable:
-        """Return the error after several downloads, each with a wrong content."""
+        """Return the error after `attempts` downloads whose content was always wrong."""
 
     @abstractmethod
     def offline_error(self, names: list[str]) -> InputError:
@@ -107,12 +107,12 @@ class RemoteFile(ABC):
     @property
     @abstractmethod
     def pointer(self) -> Path:
-        """The path under which readers open the file."""
+        """The path in the version's folder, by which readers open the file."""
 
     @property
     @abstractmethod
     def blob(self) -> Path:
-        """The path of the file's content, shared by all versions that have it."""
+        """The path of the content, shared by all versions of the model with this content."""
 
     @property
     @abstractmethod
@@ -122,25 +122,25 @@ class RemoteFile(ABC):
     @property
     @abstractmethod
     def identity(self) -> str:
-        """A text that identifies the content: files with other contents have other texts."""
+        """A text that identifies the content: it differs between different contents."""
 
     @abstractmethod
     def is_intact(self, path: Path, check: Callable[[], None] | None = None) -> bool:
-        """Read a whole file and return whether its content is the expected one.
+        """Read a whole file, and return whether it has the expected content.
 
         Args:
             path: the file to read.
-            check: called often; an exception that it raises ends the reading.
+            check: called often; may raise to end the reading.
         """
 
     @property
     def partial(self) -> Path:
-        """The file with the bytes that were downloaded so far."""
+        """The path of the file that an unfinished download writes."""
         return self.blob.with_name(f"{self.blob.name}.incomplete")
 
     @property
     def content(self) -> Path | None:
-        """The existing file with the content, complete or not; None if there is none."""
+        """The existing file of `pointer` and `blob`, complete or not; None if both are missing."""
         for path in (self.pointer, self.blob):
             if path.is_file():
                 return path
@@ -148,7 +148,7 @@ class RemoteFile(ABC):
 
     @property
     def inode(self) -> int | None:
-        """The inode of `content`."""
+        """The inode of `content`; None without a file."""
         path = self.content
         return path.stat().st_ino if path is not None else None
 
@@ -160,13 +160,14 @@ class RemoteFile(ABC):
 
     @property
     def links(self) -> set[Path]:
-        """The names in the cache that this version of the model gives to the content."""
+        """The paths in the cache that link to the content."""
         return {self.pointer}
 
     def link(self) -> None:
-        """Make the content readable under its name in the version's folder.
+        """Link the content to its name in the version's folder.
 
-        Where links are not possible, the content is moved there, as huggingface_hub does.
+        If the filesystem has no symbolic links, the content is moved there instead, as
+        huggingface_hub does.
         """
         from huggingface_hub import file_download
 
@@ -182,11 +183,11 @@ class RemoteFile(ABC):
         fresh.replace(pointer)
 
     def put(self, complete: Path, content: ExpectedContent) -> None:
-        """Move a complete, synced file to its name in the cache, in place of any damaged one.
+        """Move a complete, synced file to its path in the cache, replacing a damaged file.
 
         Args:
             complete: the path of the file.
-            content: the finished comparison of its bytes.
+            content: the finished comparison of the file's bytes.
         """
         if self.pointer.is_file() and not self.pointer.is_symlink():
             self.pointer.unlink()  # a cache without links
@@ -200,8 +201,8 @@ class RemoteFile(ABC):
         """Hold the lock on downloads of this content.
 
         Args:
-            check: called every `LOCK_SECONDS` while another process holds the lock; an exception
-                that it raises ends the waiting.
+            check: called every `LOCK_SECONDS` while another process holds the lock; may raise to
+                end the waiting.
         """
         from filelock import Timeout
         from huggingface_hub.utils import WeakFileLock
@@ -226,10 +227,10 @@ class RemoteFile(ABC):
 
     @abstractmethod
     def explain(self, error: Exception) -> ResumergeError | None:
-        """Return the error to raise for an exception of a request; None if it is a bug."""
+        """Return the error to raise for an exception of a request; None for a bug."""
 
     def retry_after(self, error: BaseException) -> float:
-        """Return the seconds that the server asks to wait, from the exception of a request."""
+        """Return the seconds that the server asks to wait after a failed request; 0 for none."""
         return getattr(error, "retry_after", 0.0)
 
     def call(
@@ -244,16 +245,16 @@ class RemoteFile(ABC):
 
         Args:
             do: makes the requests; it must be safe to repeat.
-            backoff: the pauses between attempts.
-            sleep: waits the given number of seconds; `time.sleep` if None. An exception ends the
-                call.
-            progress: returns the number of bytes received so far; attempts that add to it do not
+            backoff: the pauses between tries.
+            sleep: called to wait for a number of seconds; may raise to end the call. None for
+                `time.sleep`.
+            progress: returns the number of bytes received so far. A try that increases it does not
                 count.
 
         Raises:
             InputError: the server refuses.
-            Resumable: ``network`` after the last attempt; ``disk_full`` without a retry;
-                ``source_changed`` if the server has another content under this name now.
+            Resumable: ``network`` after the last try; ``disk_full`` without a retry;
+                ``source_changed`` if the server has other content under this name now.
         """
         return retry_explained(
             do,
@@ -268,25 +269,27 @@ class RemoteFile(ABC):
     def request(
         self, start: int, stop: int | None = None, validator: str | None = None
     ) -> AbstractContextManager[Response]:
-        """Request bytes ``start:stop`` once, within `call`. The answer may have all bytes.
+        """Request bytes ``start:stop`` once. The response may contain the whole file instead.
+
+        Use this within `call`, which retries and translates errors.
 
         Args:
             start: the offset of the first byte.
             stop: the offset after the last byte; None for the end.
-            validator: the strong ETag that the server sent with the bytes before; None if there is
-                none.
+            validator: the strong ETag that the server sent with the bytes before `start`; None if
+                it sent none.
         """
 
     @abstractmethod
     def expected_content(self) -> Callable[[], ExpectedContent]:
         """Return a function that begins a comparison with the server's hash of the content.
 
-        It may make a request for the hash.
+        This method may make a request for the hash.
         """
 
     @abstractmethod
     def refreshed(self) -> Self:
-        """Return the file with the size and etag that the server states.
+        """Request the size and etag from the server, and return the file with them.
 
         Raises:
             InputError: the server refuses.
@@ -294,15 +297,17 @@ class RemoteFile(ABC):
         """
 
     def whole_transfer(self) -> Callable[[Callable[[int], None]], None] | None:
-        """Return a function that transfers the whole file into the cache by the server's library.
+        """Return a function that downloads the whole file into the cache by the server's library.
 
-        The function calls its argument with the number of bytes so far. None means that the file is
-        downloaded by ranges.
+        The function calls its argument with the number of bytes received so far.
+
+        Returns:
+            the function; None if the file has to be downloaded by range requests.
         """
         return None
 
     def read_range(self, start: int, stop: int) -> bytes:
-        """Request bytes ``start:stop``. Memory is bounded even if the server ignores ranges.
+        """Request and return bytes ``start:stop``. The body is read no further than `stop`.
 
         Raises:
             InputError: the server denies the file.
@@ -328,22 +333,22 @@ class RemoteFile(ABC):
 
 
 def check_answer(file: RemoteFile, response: Response, start: int, stop: int) -> int:
-    """Check that an answer has the bytes of a file that were asked for, or all of its bytes.
+    """Verify that a response has the requested range of a file, or the whole file.
 
-    A range may end early. An encoded (compressed) answer is refused: its bytes are not the bytes of
-    the file.
+    A range may end early. An encoded (compressed) response is refused, because its bytes are not
+    the bytes of the file.
 
     Args:
         file: the file that was requested.
-        response: the answer.
-        start: the offset of the first byte that was asked for.
-        stop: the offset after the last byte.
+        response: the response.
+        start: the offset of the first requested byte.
+        stop: the offset after the last requested byte.
 
     Returns:
-        the number of bytes of the body that lie before `start`.
+        the number of bytes to skip at the start of the body: those before `start`.
 
     Raises:
-        ConnectionError: the answer has other bytes; the next answer may be right.
+        ConnectionError: the response has other bytes. A retry may succeed.
     """
     if response.status == 200 and not response.is_encoded:
         return start
@@ -360,9 +365,9 @@ def offline_error(version: str, folder: Path, names: list[str], fix: str) -> Inp
 
     Args:
         version: the model with its version.
-        folder: the folder where they should be.
-        names: the files.
-        fix: what the user can do.
+        folder: the folder that should contain the files.
+        names: the names of the missing files.
+        fix: the advice for the user.
     """
     return refuse(
         "Offline mode is on, and the cache lacks files of this model",

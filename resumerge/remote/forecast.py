@@ -1,4 +1,7 @@
-"""The forecast of the ranges of remote files that will be read, in pieces of one request each."""
+"""The forecast of the ranges of remote files that will be read, divided into pieces.
+
+Each piece is received by one request.
+"""
 
 from __future__ import annotations
 
@@ -9,27 +12,28 @@ from mmap import mmap
 from typing import Generic, TypeVar
 
 REQUEST_BYTES = 4 << 20
-"""The largest number of bytes that one request asks for."""
+"""The most bytes of a piece, and therefore of a request."""
 
 NOWHERE = 1 << 63
-"""An offset behind every file's end."""
+"""An offset greater than the size of any file."""
 
 File = TypeVar("File", bound=Hashable)
-"""The type that identifies a file. Only its equality is used here."""
+"""The type that identifies a file. Only its equality and hash are used here."""
 
 Range = tuple[File, int, int]
 """The bytes ``start:stop`` of a file."""
 
 
 class Piece(Generic[File]):
-    """A range that one request asks for.
+    """A range of a file that one request receives.
 
     Attributes:
         target: the memory that receives the bytes; None before they are requested.
-        is_held: whether `target` belongs to the piece, so that other readers may read it as well.
+        is_held: whether the piece owns `target`, so that several readers may read it; otherwise
+            `target` is the buffer of one reader.
         is_received: whether all bytes have arrived.
         is_kept: whether the bytes stay in memory after they were read.
-        unread: the number of bytes still to be read; a byte counts once for each reading.
+        unread: the number of bytes still to be read. A byte that is read twice counts twice.
     """
 
     __slots__ = ("file", "is_held", "is_kept", "is_received", "start", "stop", "target", "unread")
@@ -49,10 +53,10 @@ class Piece(Generic[File]):
         return self.target is not None
 
     def hold(self) -> None:
-        """Allocate the piece's own memory, which receives its bytes.
+        """Allocate memory that the piece owns, to receive its bytes.
 
-        The memory is mapped for the piece alone: it returns to the system as soon as nobody reads
-        it, whichever thread allocated it.
+        The memory is an anonymous mapping, so that it returns to the system as soon as its last
+        reader releases it.
         """
         self.target, self.is_held = memoryview(mmap(-1, self.nbytes)), True
 
@@ -60,30 +64,30 @@ class Piece(Generic[File]):
 class Forecast(Generic[File]):
     """The ranges that will be read, in the order of reading.
 
-    Bytes that are read several times by one step, or by a step and the next one, are in one piece.
+    Bytes that one step reads several times, or that two successive steps read, are in one piece.
 
     Args:
-        steps: the ranges that are read together, one step after the other.
-        keep: whether bytes stay in memory after they were read, to be read again.
+        steps: for each step, the ranges that it reads.
+        keep: whether the bytes stay in memory after they were read, to be read again.
     """
 
     def __init__(self, steps: Iterable[Iterable[Range[File]]], *, keep: bool = False) -> None:
         pieces: list[Piece[File]] = []
-        before: _Cover[File] = _Cover()
+        previous: _Cover[File] = _Cover()
         for step in steps:
-            now: _Cover[File] = _Cover()
+            current: _Cover[File] = _Cover()
             for file, start, stop in step:
                 while start < stop:
-                    piece = now.at(file, start) or before.at(file, start)
+                    piece = current.at(file, start) or previous.at(file, start)
                     if piece is None:
-                        end = min(now.next_start(file, start), before.next_start(file, start))
+                        end = min(current.next_start(file, start), previous.next_start(file, start))
                         piece = Piece(file, start, min(stop, end, start + REQUEST_BYTES), keep)
                         pieces.append(piece)
-                        now.add(piece)
+                        current.add(piece)
                     last = min(piece.stop, stop)
                     piece.unread += last - start
                     start = last
-            before = now
+            previous = current
         self._waiting = deque(pieces)
         self._cover: _Cover[File] = _Cover(pieces)
 
@@ -98,16 +102,16 @@ class Forecast(Generic[File]):
         return self._waiting[0] if self._waiting else None
 
     def at(self, file: File, offset: int) -> Piece[File] | None:
-        """Return a piece that has the byte at an offset, if it can be read by anybody."""
+        """Return a piece with the byte at an offset that any reader may use; None without one."""
         return self._cover.at(file, offset, lambda piece: piece.is_held or not piece.is_requested)
 
     def next_start(self, file: File, offset: int) -> int:
-        """Return where the first piece after an offset begins; `NOWHERE` if there is none."""
+        """Return the start of the first piece after an offset; `NOWHERE` if no piece follows."""
         return self._cover.next_start(file, offset)
 
 
 class _Cover(Generic[File]):
-    """Pieces by their places."""
+    """A set of pieces, sorted by file and offset."""
 
     def __init__(self, pieces: Iterable[Piece[File]] = ()) -> None:
         self._of_file: dict[File, list[Piece[File]]] = {}
@@ -127,7 +131,13 @@ class _Cover(Generic[File]):
         offset: int,
         is_wanted: Callable[[Piece[File]], bool] = lambda piece: True,
     ) -> Piece[File] | None:
-        """Return a piece that has the byte at an offset."""
+        """Return a piece that has the byte at an offset; None without one.
+
+        Args:
+            file: the file.
+            offset: the byte's offset in the file.
+            is_wanted: returns whether a piece may be returned.
+        """
         pieces = self._of_file.get(file, [])
         for place in range(bisect_right(pieces, offset, key=_start) - 1, -1, -1):
             piece = pieces[place]
@@ -138,7 +148,7 @@ class _Cover(Generic[File]):
         return None
 
     def next_start(self, file: File, offset: int) -> int:
-        """Return where the first piece after an offset begins; `NOWHERE` if there is none."""
+        """Return the start of the first piece after an offset; `NOWHERE` if no piece follows."""
         pieces = self._of_file.get(file, [])
         place = bisect_right(pieces, offset, key=_start)
         return pieces[place].start if place < len(pieces) else NOWHERE

@@ -1,13 +1,14 @@
-"""Metadata of remote files in the state folder, so that nothing is read or requested twice.
+"""Metadata of remote files in the state folder, which saves repeated reads and requests.
 
-- Verdicts: whether a cached file had the right content, with the size, modification time and inode
-  that the file had when it was read.
-- Damages: the files that were found damaged, and when; results computed from them before are wrong.
-- Listings: the files of a model at a version, with size and etag.
+- Verdicts: whether a cached file had the right content. Each includes the size, times and inode of
+  the file when it was read.
+- Damages: the files that were found damaged, each with the time when it was found. Results that
+  were computed from the file before that time may be wrong.
+- Listings: the files of a model at a version, each with size and etag.
 - Headers: the first bytes of weight files, by the identity of the content.
 - Validators: the ETag that a server sent with the first bytes of a partial file.
 
-The database may be deleted at any time: its content is read or requested again.
+The database may be deleted at any time. Its content is then read or requested again.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ class Damage:
 
     Args:
         id: the number of the finding.
-        path: the real path of the file.
-        at: the time when it was found; UTC, ISO 8601.
+        path: the file's path, with links resolved.
+        at: the time when the damage was found; UTC, ISO 8601.
     """
 
     id: int
@@ -54,13 +55,13 @@ class Damage:
 
 
 class MetadataCache:
-    """The database of metadata. Several threads and processes may use it at once.
+    """The database of metadata. Several threads and processes may use it at the same time.
 
-    The file is created at the first write. Where that fails (a read-only or full disk), the
-    database is kept in memory until the process ends.
+    The first write creates the file. If that fails (a read-only or full disk), the database is kept
+    in memory until the process ends.
 
     Args:
-        folder: the state folder; with None, nothing outlives this process.
+        folder: the state folder; None to keep the database in memory only.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -69,14 +70,14 @@ class MetadataCache:
         self._db: sqlite3.Connection | None = None
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the database. A later call of any method opens it again."""
         with self._lock:
             if self._db is not None:
                 self._db.close()
                 self._db = None
 
     def verdict(self, path: Path, etag: str) -> bool | None:
-        """Return whether a file is intact; None if it was not read, or was changed since."""
+        """Return whether a file is intact; None if it was not read, or has changed since."""
         facts = _facts(path)
         rows = self._read(
             "SELECT intact, etag, size, mtime_ns, ctime_ns, inode FROM verdicts WHERE path = ?",
@@ -87,17 +88,20 @@ class MetadataCache:
         return bool(rows[0][0])
 
     def record_verdict(self, path: Path, etag: str, intact: bool) -> None:
-        """Record whether a file is intact as it is now. A damage stays recorded afterwards."""
+        """Record whether a file in its present state is intact.
+
+        If it is not, also record a damage, which is kept when a later verdict replaces this one.
+        """
         facts = _facts(path)
         if facts is None:
             return
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        known = self.verdict(path, etag)
+        previous = self.verdict(path, etag)
         self._write(
             "INSERT OR REPLACE INTO verdicts VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             [_key(path), etag, *facts, int(intact), now],
         )
-        if not intact and known is not False:
+        if not intact and previous is not False:
             self._write(
                 "INSERT INTO damages (path, etag, at) VALUES (?, ?, ?)", [_key(path), etag, now]
             )
@@ -107,7 +111,7 @@ class MetadataCache:
         self._write("DELETE FROM verdicts WHERE path = ?", [_key(path)])
 
     def damages(self, path: Path, since: str) -> list[Damage]:
-        """Return the damages of a file that were found since a point in time (UTC, ISO 8601)."""
+        """Return the damages of a file that were found at or after a time (UTC, ISO 8601)."""
         rows = self._read(
             "SELECT id, path, at FROM damages WHERE path = ? AND at >= ? ORDER BY id",
             [_key(path), since],
@@ -115,28 +119,28 @@ class MetadataCache:
         return [Damage(*row) for row in rows]
 
     def listing(self, model: str, revision: str) -> dict[str, tuple[int, str]]:
-        """Return size and etag of the files of a model at a version; empty if not known."""
+        """Return the size and etag of a version's files, by name; empty if not recorded."""
         rows = self._read(
             "SELECT files FROM listings WHERE model = ? AND revision = ?", [model, revision]
         )
         try:
-            found = json.loads(rows[0][0]) if rows else {}
-            listed = {name: (size, etag) for name, (size, etag) in found.items()}
+            entries = json.loads(rows[0][0]) if rows else {}
+            listed = {name: (size, etag) for name, (size, etag) in entries.items()}
         except (ValueError, TypeError, AttributeError, RecursionError):
             return {}
-        sound = all(type(size) is int and type(etag) is str for size, etag in listed.values())
-        return listed if sound else {}
+        is_valid = all(type(size) is int and type(etag) is str for size, etag in listed.values())
+        return listed if is_valid else {}
 
     def store_listing(
         self, model: str, revision: str, files: Mapping[str, tuple[int, str]]
     ) -> None:
-        """Record the files of a model at a version."""
+        """Record the size and etag of a version's files, by name."""
         self._write(
             "INSERT OR REPLACE INTO listings VALUES (?, ?, ?)", [model, revision, json.dumps(files)]
         )
 
     def header(self, identity: str) -> bytes | None:
-        """Return the first bytes of a weight file, as far as they describe its tensors."""
+        """Return the first bytes of a weight file, which describe its tensors; None if unknown."""
         rows = self._read("SELECT header FROM headers WHERE identity = ?", [identity])
         return rows[0][0] if rows and isinstance(rows[0][0], bytes) else None
 
@@ -148,7 +152,7 @@ class MetadataCache:
             self._write("INSERT OR REPLACE INTO headers VALUES (?, ?)", [identity, header])
 
     def validator(self, path: Path) -> str | None:
-        """Return the strong ETag that a server sent with the first bytes of a partial file."""
+        """Return the strong ETag that a server sent with a partial file's bytes, or None."""
         rows = self._read("SELECT etag FROM validators WHERE path = ?", [str(path)])
         return str(rows[0][0]) if rows else None
 
@@ -209,7 +213,7 @@ class MetadataCache:
         return db
 
     def _recreate(self) -> None:
-        """Delete the damaged database."""
+        """Delete the database, which is damaged. The next access creates a new one."""
         self.close()
         for suffix in ("", "-wal", "-shm"):
             with suppress(OSError):
@@ -221,7 +225,7 @@ def _key(path: Path) -> str:
 
 
 def _facts(path: Path) -> tuple[int, int, int, int] | None:
-    """Return the facts that change with the content: size, two times and inode; or None."""
+    """Return size, modification time, change time (ns) and inode; None if unreadable."""
     try:
         stat = path.stat()
     except OSError:

@@ -1,4 +1,4 @@
-"""The files of a model that is elsewhere, at one version, as a server or the cache lists them."""
+"""The files of a model on a server, at one version, from the server's listing or the cache."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from resumerge.remote.file import RemoteFile
 
 @dataclass(frozen=True)
 class RemoteModel(ABC):
-    """A model at one version, which the Hub calls a snapshot.
+    """A model at one version. The Hub calls this a snapshot.
 
     Args:
-        model: the model as messages name it, without the version.
+        model: the model's name or address in messages, without the version.
         revision: the version.
         folder: the version's folder in the cache, which may not exist yet.
-        files: the files by name.
-        online: whether the server has listed them.
-        is_listing: whether the model has no other files; else these are those in the cache.
+        files: the files, by name.
+        online: whether the files were listed by the server now, not by the cache.
+        is_listing: whether `files` is complete; if not, it only has the files in the cache.
     """
 
     model: str
@@ -33,10 +33,10 @@ class RemoteModel(ABC):
     is_listing: bool
 
     kind: ClassVar[str]
-    """The kind of the source."""
+    """The kind of the source, such as ``hub``."""
 
     fix_absent: ClassVar[str]
-    """The advice where the index names files that the model does not have."""
+    """The advice in a message about files that the index names and the model lacks."""
 
     @property
     @abstractmethod
@@ -45,12 +45,12 @@ class RemoteModel(ABC):
 
     @abstractmethod
     def offline_error(self, names: list[str]) -> InputError:
-        """Return the error for files that are not in the cache without the network."""
+        """Return the error for files that are not in the cache while the network is off."""
 
     @abstractmethod
     def described(self, names: Iterable[str]) -> Self:
-        """Return the model with size and etag of the named files, requested if not listed."""
+        """Return the model with the size and etag of these files, requesting missing ones."""
 
     @abstractmethod
     def pin(self, names: Iterable[str]) -> str:
-        """Return the source's revision, which pins the content of the named weight files."""
+        """Return the revision of the source, which pins the content of these weight files."""

@@ -1,4 +1,4 @@
-"""The partial file of a download, its length, and the comparison of its bytes."""
+"""The partial file of a download, which is compared with the expected content as it grows."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from resumerge.digests import CHUNK, ExpectedContent
 
 
 class PartialFile:
-    """The bytes of a file that were downloaded so far.
+    """The file with the bytes that were downloaded so far.
 
     Args:
-        fd: a descriptor to read and write the file.
-        size: the size of the whole file in bytes.
-        begin: begins a comparison of the bytes.
+        fd: a descriptor to read and write the partial file.
+        size: the size in bytes of the complete file.
+        begin: returns a new comparison with the expected content.
 
     Attributes:
-        length: the number of bytes.
-        content: the comparison of the bytes so far.
+        length: the number of bytes in the partial file.
+        content: the comparison, which has received these bytes.
     """
 
     def __init__(self, fd: int, size: int, begin: Callable[[], ExpectedContent]) -> None:
@@ -37,13 +37,13 @@ class PartialFile:
         begin: Callable[[], ExpectedContent],
         check: Callable[[], None],
     ) -> Iterator[PartialFile]:
-        """Open or create the file, and compare the bytes in it.
+        """Open or create a partial file, and pass its present bytes to the comparison.
 
         Args:
             path: the partial file.
-            size: the size of the whole file in bytes.
-            begin: begins a comparison of the bytes.
-            check: called often; an exception that it raises ends the reading.
+            size: the size in bytes of the complete file.
+            begin: returns a new comparison with the expected content.
+            check: called often; may raise to end the reading.
         """
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         fd = os.open(path, flags, 0o666)
@@ -60,11 +60,11 @@ class PartialFile:
 
     @property
     def inode(self) -> int:
-        """The inode of the file, which keeps it to the end."""
+        """The inode of the file. It does not change when the file is renamed."""
         return os.fstat(self.fd).st_ino
 
     def append(self, chunk: bytes) -> None:
-        """Write more bytes."""
+        """Append bytes to the file."""
         view = memoryview(chunk)
         while view:
             written = os.pwrite(self.fd, view, self.length)
@@ -72,12 +72,12 @@ class PartialFile:
             view = view[written:]
 
     def clear(self) -> None:
-        """Discard all bytes."""
+        """Truncate the file to 0 bytes, and begin a new comparison."""
         os.ftruncate(self.fd, 0)
         self.length, self.content = 0, self._begin()
 
     def is_intact(self) -> bool:
-        """Return whether the file is complete and as expected."""
+        """Return whether the file is complete and has the expected content."""
         return self.length == self._size and self.content.is_expected
 
     def _count(self, chunk: bytes | memoryview) -> None:

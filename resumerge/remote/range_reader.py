@@ -1,8 +1,8 @@
-"""Ranges of remote files, read into memory and never stored: ahead of their use, in threads.
+"""Ranges of remote files, read into memory ahead of their use and not stored on disk.
 
-A request takes a round trip before its first byte arrives. Future reads are therefore announced
-(`RangeReader.expect`), and several threads request them in that order, as far as their memory
-allows. Only these threads use the network: a reader waits for them, and can be stopped.
+A request takes a round trip before its first byte arrives. Callers therefore announce future reads
+(`RangeReader.expect`). Several threads request these ranges in the announced order, within a limit
+of memory. Only these threads use the network. Readers wait for them, and a wait can be stopped.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from resumerge.remote.file import DOWNLOAD, RemoteFile, Response, check_answer
 from resumerge.remote.forecast import REQUEST_BYTES, Forecast, Piece, Range
 
 THREADS = 16
-"""The number of requests at once.
+"""The most concurrent requests.
 
-`AHEAD_BYTES` allows fewer large requests; samples are many small requests.
+`AHEAD_BYTES` permits fewer large requests than this. Samples need many small requests.
 """
 
 AHEAD_BYTES = 32 << 20
-"""The largest number of bytes that were requested and are not read yet."""
+"""The most bytes that may be requested or received but not read yet."""
 
 WAIT_SECONDS = 0.2
-"""The seconds between two calls of `check` while something is waited for."""
+"""The seconds between two calls of `check` while a reader waits."""
 
 STOP_SECONDS = 0.2
-"""The seconds that the threads get to end."""
+"""The most seconds that `close` waits for the threads to end."""
 
 
 class RangeReader:
     """A reader of ranges of remote files. Threads may share it.
 
     Args:
-        check: called often while a reader waits; an exception that it raises ends the waiting.
+        check: called often while a reader waits; may raise to end the waiting.
 
     Attributes:
-        bytes_received: the bytes of all answers, also of requests that were repeated.
-        requests: the number of requests that were answered.
+        bytes_received: the number of bytes received for all pieces.
+        requests: the number of requests with a response, including repeated requests.
     """
 
     def __init__(self, check: Callable[[], None] = lambda: None) -> None:
@@ -59,14 +59,14 @@ class RangeReader:
     def expect(
         self, steps: Iterable[Iterable[Range[RemoteFile]]], *, keep: bool = False
     ) -> Forecast[RemoteFile]:
-        """Request ranges before they are read, after the ranges that were announced earlier.
+        """Announce ranges that will be read, after the ranges that were announced earlier.
 
         Args:
-            steps: the ranges that are read together, one step after the other.
+            steps: for each step, the ranges that it reads.
             keep: whether ranges stay in memory after a read, until `forget`, to be read again.
 
         Returns:
-            the ranges, to be given to `forget` when they were read.
+            the forecast; pass it to `forget` after the reads.
         """
         expected = Forecast(steps, keep=keep)
         with self._changed:
@@ -75,7 +75,7 @@ class RangeReader:
         return expected
 
     def forget(self, expected: Forecast[RemoteFile]) -> None:
-        """Free the memory of ranges that will not be read again."""
+        """Free the memory of a forecast whose ranges will not be read again."""
         with self._changed:
             if expected in self._expected:
                 self._expected.remove(expected)
@@ -84,11 +84,11 @@ class RangeReader:
                 self._wake()
 
     def fill(self, file: RemoteFile, offset: int, buffer: memoryview) -> None:
-        """Fill a buffer (bytes) from an offset of a file.
+        """Fill a buffer with the bytes of a file from an offset on.
 
         Raises:
-            Resumable: the network failed after all retries, the server denies the file, or it has
-                another content now.
+            Resumable: the network failed after all retries, the server denies the file, or the
+                file's content has changed.
         """
         with self._changed:
             parts = list(self._parts(file, offset, buffer))
@@ -104,13 +104,13 @@ class RangeReader:
                         self._changed.notify_all()
 
     def count(self, nbytes: int, requests: int) -> None:
-        """Add the bytes and requests that another process has received for the same merge."""
+        """Add the bytes and requests of another process of the same merge to the counters."""
         with self._changed:
             self.bytes_received += nbytes
             self.requests += requests
 
     def close(self) -> None:
-        """End all requests."""
+        """Abort all requests and end the threads."""
         with self._changed:
             self._stopped.set()
             self._changed.notify_all()
@@ -121,14 +121,14 @@ class RangeReader:
         for thread in self._threads:
             thread.join(max(0.0, until - time.monotonic()))
 
-    # With the lock
+    # Methods whose caller holds the lock
 
     def _parts(
         self, file: RemoteFile, offset: int, buffer: memoryview
     ) -> Iterator[tuple[Piece[RemoteFile], memoryview | None, memoryview]]:
-        """Yield the parts that fill a buffer: piece, needed bytes, and their place in the buffer.
+        """Yield the parts of a buffer: the piece, its memory to copy from, the memory to copy to.
 
-        The bytes are None for a piece that is received directly into the buffer.
+        The memory to copy from is None for a piece that is received directly into the buffer.
         """
         at, stop = offset, offset + len(buffer)
         while at < stop:
@@ -155,14 +155,14 @@ class RangeReader:
         self._held += piece.nbytes
 
     def _drop(self, piece: Piece[RemoteFile]) -> None:
-        """Release the memory of a piece; a current reader still holds a view of it."""
+        """Release the memory of a piece. A reader that is copying from it keeps its own view."""
         if piece.is_held:
             piece.is_held = False
             self._held -= piece.nbytes
             piece.target = _READ
 
     def _wake(self) -> None:
-        """Wake the threads to look for the next request; the first call starts them."""
+        """Wake the threads, which then look for the next piece. The first call starts them."""
         if not self._threads:
             self._threads = [
                 threading.Thread(target=self._work, name=f"range {n}", daemon=True)
@@ -173,7 +173,7 @@ class RangeReader:
         self._changed.notify_all()
 
     def _next(self) -> Piece[RemoteFile] | None:
-        """Return the piece to request now; a piece that a reader waits for comes first."""
+        """Return the next piece to request, first those that a reader waits for; None for none."""
         if self._urgent:
             return self._urgent.popleft()
         piece = next(filter(None, (expected.next for expected in self._expected)), None)
@@ -182,7 +182,7 @@ class RangeReader:
         self._hold(piece)
         return piece
 
-    # Without it
+    # Methods whose caller does not hold the lock
 
     def _wait(self, piece: Piece[RemoteFile]) -> None:
         while not piece.is_received:
@@ -204,7 +204,7 @@ class RangeReader:
             self._request(piece)
 
     def _request(self, piece: Piece[RemoteFile]) -> None:
-        """Request a piece until it is received, and wake the readers that wait for it."""
+        """Receive a piece, retrying after failures, and wake the readers that wait for it."""
         try:
             self._receive(piece)
         except _Stopped:
@@ -219,10 +219,10 @@ class RangeReader:
                 self._changed.notify_all()
 
     def _receive(self, piece: Piece[RemoteFile]) -> None:
-        """Receive a piece, with as many requests as it takes."""
+        """Receive a piece into its memory, with further requests after failures."""
         file, target, done = piece.file, piece.target or _READ, 0
         if len(target) < piece.nbytes:
-            return  # it was forgotten meanwhile
+            return  # the piece was forgotten before its request
 
         def receive() -> None:
             nonlocal done
@@ -265,7 +265,7 @@ class RangeReader:
 
 
 _READ = memoryview(b"")
-"""The memory of a piece that was read: none."""
+"""The memory of a piece that is no longer needed: 0 bytes."""
 
 
 class _Stopped(Exception):
@@ -273,17 +273,17 @@ class _Stopped(Exception):
 
 
 def _for_now(error: Exception) -> Exception:
-    """Return the error for a run that exists: a file that is denied now may be readable again."""
+    """Return an error as `Resumable` if the server denies the file, because that may change."""
     if isinstance(error, InputError):
         return unavailable(error)
     return error
 
 
 def _refuse_whole_file(file: RemoteFile, response: Response, start: int, stop: int) -> None:
-    """Refuse an answer with all bytes of a file to a request for some of them.
+    """Refuse a response with the whole file to a request for a part of it.
 
     Raises:
-        Resumable: the server sends whole files.
+        Resumable: the server ignores ranges and sends the whole file.
     """
     if response.status == 200 and (start, stop) != (0, file.size):
         raise Resumable(
