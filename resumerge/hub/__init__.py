@@ -1,6 +1,7 @@
 """The Hugging Face Hub: requests, listings, the standard cache, content hashes.
 
-`sources/` and `mirror/` use it; nothing here knows of models, runs or recipes. The type of a remote
-file, its download and the metadata cache are in `remote/`. huggingface_hub is imported inside
-functions only, since that takes a second.
+`sources/` and `mirror/` use this room. It does not depend on runs or recipes, and does not
+interpret the content of files. The base class of remote files, their download and the metadata
+cache are in `remote/`. huggingface_hub is imported only inside of functions, because the import
+takes a second.
 """

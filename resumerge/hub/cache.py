@@ -1,8 +1,11 @@
-"""The standard cache of the Hub on this disk, which huggingface_hub and transformers use, too.
+"""The standard cache of the Hub on the local disk, shared with huggingface_hub and transformers.
 
-``blobs/<etag>`` holds contents, ``snapshots/<commit>/<name>`` relative links to them, and
-``refs/<branch>`` commits. A download is written to ``blobs/<etag>.incomplete`` and renamed when it
-is complete and intact. A lock in ``.locks`` makes sure that one process downloads it at a time.
+- ``blobs/<etag>`` is the content of a file.
+- ``snapshots/<commit>/<name>`` is a relative link to a content.
+- ``refs/<branch>`` is a file with the id of the branch's commit.
+
+A download is written to ``blobs/<etag>.incomplete``, and renamed when it is complete and intact. A
+lock in ``.locks`` prevents concurrent downloads of the same content.
 """
 
 from __future__ import annotations
@@ -20,30 +23,30 @@ _LARGEST_REF = 100
 
 
 def cache_folder() -> Path:
-    """Return the folder of the cache."""
+    """Return the folder of the whole cache (``HF_HUB_CACHE``)."""
     from huggingface_hub import constants
 
     return Path(constants.HF_HUB_CACHE)
 
 
 def repo_folder(repo: str) -> Path:
-    """Return the folder of a repo."""
+    """Return the folder of a model's repo in the cache."""
     return cache_folder() / "--".join(["models", *repo.split("/")])
 
 
 def snapshot_folder(repo: str, commit: str) -> Path:
-    """Return the folder of a repo at a commit."""
+    """Return the folder of a repo's commit in the cache."""
     return repo_folder(repo) / "snapshots" / commit
 
 
 def link_etag(path: Path) -> str | None:
-    """Return the etag of a file in a snapshot: the name of its link's target; None for no link."""
-    # Not resolved further: the blob may itself be a link into a store that repos share.
+    """Return the etag of a file in a snapshot, from its link's target; None if it is no link."""
+    # Only the first link is read: the blob may itself be a link to a store that repos share.
     return Path(os.readlink(path)).name if path.is_symlink() else None  # noqa: PTH115
 
 
 def remembered_commit(repo: str, branch: str) -> str | None:
-    """Return the commit that a branch had when the Hub was last asked; None if it never was."""
+    """Return the commit of a branch at the last request to the Hub; None if none was recorded."""
     try:
         commit = read_foreign(repo_folder(repo) / "refs" / branch, _LARGEST_REF).decode().strip()
     except (OSError, ValueError):
@@ -52,14 +55,14 @@ def remembered_commit(repo: str, branch: str) -> str | None:
 
 
 def cached_revisions(repo: str) -> list[str]:
-    """Return the branches and commits of a repo for which the cache may have files."""
+    """Return the branches and commits of a repo that the cache has recorded, each sorted."""
     refs, snapshots = repo_folder(repo) / "refs", repo_folder(repo) / "snapshots"
     branches = [path.relative_to(refs).as_posix() for path in refs.rglob("*") if path.is_file()]
     return [*sorted(branches), *sorted(path.name for path in snapshots.glob("*"))]
 
 
 def remember_commit(repo: str, branch: str, commit: str) -> None:
-    """Record the commit of a branch."""
+    """Record the commit of a branch. A cache that cannot be written to stays unchanged."""
     if remembered_commit(repo, branch) == commit:
         return
     path = repo_folder(repo) / "refs" / branch

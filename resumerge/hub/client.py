@@ -1,4 +1,4 @@
-"""Calls to the Hub: retried after network errors; other errors are explained to the user."""
+"""Requests to the Hub: retries, and the errors that users see."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def hub_call(do: Callable[[], T], repo: str, revision: str | None) -> T:
 
     Raises:
         InputError: the Hub refuses: no such repo, revision or file, or no permission.
-        Resumable: ``network`` after the last attempt; ``disk_full`` without a retry.
+        Resumable: ``network`` after the last try; ``disk_full`` without a retry.
     """
     return retry_explained(
         do, lambda error: explain_hub_error(error, repo, revision), REQUEST, retry_after=retry_after
@@ -34,7 +34,7 @@ def hub_call(do: Callable[[], T], repo: str, revision: str | None) -> T:
 
 
 def explain_hub_error(error: Exception, repo: str, revision: str | None) -> ResumergeError | None:
-    """Return the error to raise for an exception of huggingface_hub; None if that is a bug."""
+    """Return the error to raise for an exception of huggingface_hub; None if it is a bug."""
     from huggingface_hub import constants
     from huggingface_hub import errors as hub_errors
 
@@ -53,7 +53,7 @@ def explain_hub_error(error: Exception, repo: str, revision: str | None) -> Resu
         return full_cache(repo, constants.HF_HUB_CACHE)  # hf_xet, in Rust, sets no errno
     if of_cache := cache_error(error, repo, constants.HF_HUB_CACHE):
         return of_cache
-    # Base class of the HTTP library's errors: requests or httpx, depending on huggingface_hub.
+    # The base class of errors is that of requests or httpx, depending on huggingface_hub's version.
     http_library = hub_errors.HfHubHTTPError.__mro__[1]
     if isinstance(error, (OSError, RuntimeError, http_library)):
         return Resumable(
@@ -66,7 +66,7 @@ def explain_hub_error(error: Exception, repo: str, revision: str | None) -> Resu
 
 
 def http_error(error: BaseException) -> Any:
-    """Return the HTTP error among an exception's causes (hf_hub_download wraps it), or None."""
+    """Return the HTTP error among an exception and its causes; None without one."""
     from huggingface_hub.errors import HfHubHTTPError
 
     link: BaseException | None = error
@@ -139,10 +139,10 @@ def _refused(error: Any, repo: str, revision: str | None) -> ResumergeError:
 
 
 def is_page_of_others(response: Any) -> bool:
-    """Return whether a refusal is a web page: then it is not the Hub that answered."""
+    """Return whether a response is a web page with 401 or 403, which the Hub itself never sends."""
     kind = str(response.headers.get("Content-Type") or "").lower()
-    named = response.headers.get("X-Error-Code")
-    return response.status_code in (401, 403) and kind.startswith("text/html") and not named
+    error_code = response.headers.get("X-Error-Code")
+    return response.status_code in (401, 403) and kind.startswith("text/html") and not error_code
 
 
 def is_offline() -> bool:
@@ -153,16 +153,16 @@ def is_offline() -> bool:
 
 
 def account_in_words() -> str:
-    """Return a text that says whether requests carry a token, without the token."""
+    """Return a text about whether requests include a token. The text does not contain the token."""
     from huggingface_hub import get_token
 
     return "a token was sent" if get_token() else "no token was sent"
 
 
 def retry_after(error: BaseException) -> float:
-    """Return the seconds that the Hub asks to wait (``Retry-After``); 0 if it does not."""
-    answer = http_error(error)
-    text = answer.response.headers.get("Retry-After", "") if answer is not None else ""
+    """Return the seconds in the ``Retry-After`` of a failed request; 0 without one."""
+    http = http_error(error)
+    text = http.response.headers.get("Retry-After", "") if http is not None else ""
     if text.isdecimal():
         return float(text)
     try:
@@ -172,6 +172,6 @@ def retry_after(error: BaseException) -> float:
 
 
 def brief(error: BaseException) -> str:
-    """Return one line about an error, without the query part of URLs: signed links are secrets."""
+    """Return one line about an error, without the queries of URLs, which can contain secrets."""
     first = str(error).strip().split("\n", 1)[0]
     return f"{type(error).__name__}: " + re.sub(r"\?[^\s'\")]*", "", first)[:200]

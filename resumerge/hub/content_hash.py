@@ -1,7 +1,7 @@
-r"""The hash that identifies a file's content on the Hub and in its cache.
+r"""The hash that identifies a file's content on the Hub and in the cache.
 
-The etag of an LFS or Xet file is the SHA-256 of its bytes. The etag of any other file is the id of
-its git blob: the SHA-1 of ``blob <size>\0`` followed by its bytes.
+The etag of an LFS or Xet file is the SHA-256 of its bytes. The etag of any other file is its git
+blob id: the SHA-1 of ``blob <size>\0`` followed by the bytes.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from pathlib import Path
 from resumerge.digests import Digest, ExpectedContent, hash_file
 
 REGULAR_LIMIT = 10_000_000
-"""The number of bytes above which the Hub accepts a file through LFS or Xet only."""
+"""The size in bytes above which the Hub accepts a file only as LFS or Xet."""
 
 
 def content_digest(etag: str, size: int) -> Digest | None:
-    """Return a digest whose hex form equals `etag` after all bytes of the file.
+    """Return a digest whose hex digits equal `etag` once it has received all bytes of the file.
 
     Args:
-        etag: the etag as the Hub lists it.
+        etag: the etag that the Hub lists.
         size: the size of the whole file in bytes.
 
     Returns:
@@ -35,10 +35,10 @@ def content_digest(etag: str, size: int) -> Digest | None:
 
 
 class ExpectedHash(ExpectedContent):
-    """A comparison of bytes with an etag; if the etag is no hash, all bytes count as expected.
+    """A comparison of bytes with an etag. If the etag is no hash, all bytes count as expected.
 
     Args:
-        etag: the etag as the Hub lists it.
+        etag: the etag that the Hub lists.
         size: the size of the whole file in bytes.
     """
 
@@ -55,7 +55,16 @@ class ExpectedHash(ExpectedContent):
 
 
 def is_intact(path: Path, etag: str, size: int, check: Callable[[], None] | None = None) -> bool:
-    """Read a whole file and compare it with its etag; with its size only if the etag is no hash."""
+    """Read a whole file, and return whether it has this size and etag.
+
+    If the etag is no hash, only the size is compared.
+
+    Args:
+        path: the file.
+        etag: the etag that the Hub lists.
+        size: the expected size in bytes.
+        check: called often; may raise to end the reading.
+    """
     if path.stat().st_size != size:
         return False
     digest = content_digest(etag, size)
@@ -65,10 +74,10 @@ def is_intact(path: Path, etag: str, size: int, check: Callable[[], None] | None
 
 
 def guess_etag(path: Path) -> str:
-    """Return the etag that the Hub probably gives to a file's content.
+    """Return the etag that a file probably has on the Hub.
 
-    The Hub stores binary files and large files in LFS or Xet, and all others as git blobs. A file
-    is taken for binary by git's own rule: a zero byte in the first 8,000.
+    The Hub stores binary files and large files in LFS or Xet, and all other files as git blobs. A
+    file counts as binary by git's own rule: one of its first 8,000 bytes is 0.
     """
     size = path.stat().st_size
     with path.open("rb") as stream:

@@ -1,4 +1,4 @@
-"""A file of a Hub repo at a commit: in the standard cache, and on the server."""
+"""A file of a Hub repo at a commit: its copy in the standard cache, and requests to the Hub."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from resumerge.remote.file import RemoteFile, Response, offline_error
 T = TypeVar("T")
 
 LIST_TIMEOUT = 30.0
-"""The timeout of a listing in seconds: the Hub is slow for repos with thousands of files."""
+"""The timeout of a listing in seconds. The Hub is slow for repos with thousands of files."""
 
 
 @dataclass(frozen=True)
 class HubFile(RemoteFile):
-    """One file of a repo at a commit; `model` is the repo, `revision` the commit.
+    """One file of a repo at a commit. `model` is the repo's id, `revision` the commit.
 
-    `etag` is the sha256 of an LFS or Xet file, the git blob id of any other.
+    `etag` is the SHA-256 of an LFS or Xet file, and the git blob id of any other file.
     """
 
     @property
@@ -110,16 +110,16 @@ class HubFile(RemoteFile):
     def refreshed(self) -> HubFile:
         from huggingface_hub import get_hf_file_metadata
 
-        found = self.call(
+        metadata = self.call(
             lambda: get_hf_file_metadata(self._url, timeout=LIST_TIMEOUT, library_name="resumerge")
         )
-        if found.size is None or found.etag is None:
+        if metadata.size is None or metadata.etag is None:
             raise refuse(
                 "The server did not send the size and the etag of a file",
                 where=self.where,
                 fix="set HF_ENDPOINT to another server, or unset it",
             )
-        return replace(self, size=found.size, etag=found.etag)
+        return replace(self, size=metadata.size, etag=metadata.etag)
 
     @property
     def _url(self) -> str:
@@ -129,7 +129,7 @@ class HubFile(RemoteFile):
 
 
 def hub_version(repo: str, commit: str) -> str:
-    """Return a repo at a commit, for messages."""
+    """Return the text ``REPO@COMMIT``, for messages."""
     return f"{repo}@{commit}"
 
 

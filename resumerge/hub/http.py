@@ -12,24 +12,28 @@ from urllib.parse import urlsplit
 from resumerge.remote.file import Response
 
 CHUNK = 16384
-"""The largest piece of a body in bytes, where the HTTP library asks for a size."""
+"""The bytes of a body that are read at once with requests. (httpx chooses the size itself.)"""
 
 REDIRECT_SECONDS = 300.0
-"""The seconds for which an address that the Hub redirected to is used again.
+"""The seconds for which the target of a redirect is used again, to make fewer requests to the Hub.
 
-The addresses are valid for longer, and the Hub limits the number of requests.
+The targets are valid for longer.
 """
 
 _redirects: dict[str, tuple[str, float]] = {}
-"""For each requested URL, the address that the Hub redirected to and the time until it is used.
+"""The target of the Hub's redirect for each requested URL, and the time until which it is used.
 
-The addresses are secrets.
+The targets are secrets, because they are signed.
 """
 
 
 @contextmanager
 def get(url: str, headers: dict[str, str]) -> Iterator[Response]:
-    """Request a URL and follow redirects. The token is sent only to the host that it is meant for.
+    """Request a URL and follow redirects. The token is not sent to another host.
+
+    Args:
+        url: the URL.
+        headers: headers in addition to those of huggingface_hub.
 
     Raises:
         HfHubHTTPError: the status is an error other than 416 (range not satisfiable).
@@ -40,7 +44,11 @@ def get(url: str, headers: dict[str, str]) -> Iterator[Response]:
 
 @contextmanager
 def get_at_known_server(url: str, headers: dict[str, str]) -> Iterator[Response]:
-    """Request a URL from the server that the Hub redirected to before; else ask the Hub.
+    """Request a URL like `get`, but directly from the target of an earlier redirect if possible.
+
+    Args:
+        url: the URL.
+        headers: headers in addition to those of huggingface_hub.
 
     Raises:
         HfHubHTTPError: the status is an error other than 416 (range not satisfiable).
@@ -50,7 +58,7 @@ def get_at_known_server(url: str, headers: dict[str, str]) -> Iterator[Response]
         if time.monotonic() < until:
             try:
                 response = stack.enter_context(_opened(address, headers, token=False))
-            except Exception:  # expired, or its server fails: the Hub may give another one
+            except Exception:  # expired, or its server fails: the Hub may redirect elsewhere
                 _redirects.pop(url, None)
             else:
                 yield _as_response(response)
@@ -63,12 +71,12 @@ def get_at_known_server(url: str, headers: dict[str, str]) -> Iterator[Response]
 
 @contextmanager
 def _opened(url: str, headers: dict[str, str], token: bool | None = None) -> Iterator[Any]:
-    """Yield the HTTP library's response.
+    """Request a URL, and yield the HTTP library's response.
 
     Args:
         url: the URL.
         headers: headers in addition to those of huggingface_hub.
-        token: False for a host that the token is not meant for; None for any other.
+        token: False to send no token, to hosts other than the Hub; None to send the user's token.
     """
     from huggingface_hub import constants
     from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status
@@ -104,5 +112,5 @@ def _as_response(response: Any) -> Response:
 
 
 def _is_httpx(session: Any) -> bool:
-    """Return whether a session is httpx's, as since huggingface_hub 1.0, and not requests'."""
+    """Return whether a session is httpx's (huggingface_hub 1.0 and later), not requests'."""
     return callable(getattr(session, "stream", None))

@@ -1,4 +1,4 @@
-"""The files of a Hub repo at one commit, as listed by the Hub or found in the cache."""
+"""The files of a Hub repo at one commit, from the Hub's listing or the cache."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class HubModel(RemoteModel):
     """A repo at one commit.
 
     Args:
-        files: all files of the repo if `online`, else those that the cache knows.
+        files: all files of the repo if `is_listing`; otherwise the files in the cache.
     """
 
     files: Mapping[str, HubFile]
@@ -45,7 +45,14 @@ class HubModel(RemoteModel):
         return hub_offline_error(self.model, self.revision, names)
 
     def described(self, names: Iterable[str]) -> HubModel:
-        """Return the model with sizes and etags, which some mirrors of the Hub do not list."""
+        """Return the model with the sizes and etags of these files.
+
+        Some mirrors of the Hub do not list them, so missing ones are requested.
+
+        Raises:
+            InputError: the Hub sent an etag that cannot be the name of a file.
+            Resumable: the network failed.
+        """
         files = dict(self.files)
         for name in names:
             file = files[name]
@@ -68,12 +75,12 @@ def hub_model(repo: str, revision: str | None, metadata: MetadataCache) -> HubMo
     """Resolve a revision to its commit and list the files, by one request to the Hub.
 
     Args:
-        repo: the repo, ``org/name``.
+        repo: the repo's id, ``org/name``.
         revision: the branch, tag or commit; None for the default branch.
-        metadata: the cache that records the listing.
+        metadata: the cache to record the listing in.
 
     Raises:
-        InputError: no such repo or revision, or no access.
+        InputError: the repo or revision does not exist, or access is denied.
         Resumable: the network failed.
     """
     from huggingface_hub import HfApi
@@ -111,7 +118,12 @@ def hub_model(repo: str, revision: str | None, metadata: MetadataCache) -> HubMo
 
 
 def cached_hub_model(repo: str, revision: str | None, metadata: MetadataCache) -> HubModel:
-    """Return the files of a revision in the cache and the metadata cache, without the network.
+    """Return a model from the cache and the metadata cache, without the network.
+
+    Args:
+        repo: the repo's id, ``org/name``.
+        revision: the branch or commit; None for the default branch.
+        metadata: the cache that may have the listing of the commit.
 
     Raises:
         InputError: the cache does not have the repo, the branch or the commit.
@@ -142,22 +154,22 @@ def cached_hub_model(repo: str, revision: str | None, metadata: MetadataCache) -
 
 
 def cached_files(repo: str, revision: str | None) -> list[HubFile]:
-    """Return all cached files of a repo, also links without a target. Each content is listed once.
+    """Return all cached files of a repo, one for each content, including broken links.
 
     Args:
-        repo: the repo, ``org/name``.
+        repo: the repo's id, ``org/name``.
         revision: the branch or commit; None for all commits.
     """
     snapshots = repo_folder(repo) / "snapshots"
     commits = sorted(path.name for path in snapshots.glob("*") if path.is_dir())
     if revision is not None:
         commits = [c for c in commits if c in (revision, remembered_commit(repo, revision))]
-    found: dict[str, HubFile] = {}
+    by_etag: dict[str, HubFile] = {}
     for commit in commits:
         for path in sorted((snapshots / commit).rglob("*")):
             if path.is_symlink() or path.is_file():
                 name = path.relative_to(snapshots / commit).as_posix()
                 size = path.stat().st_size if path.exists() else 0
                 etag = link_etag(path) or guess_etag(path)
-                found.setdefault(etag, HubFile(repo, commit, name, size, etag))
-    return list(found.values())
+                by_etag.setdefault(etag, HubFile(repo, commit, name, size, etag))
+    return list(by_etag.values())

@@ -1,4 +1,4 @@
-"""Finds models on the Hub by a part of their name."""
+"""Searches for models on the Hub."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ def search_models(
     """Return the names of models on the Hub, the best matches first.
 
     Args:
-        words: part of their names; empty for any.
-        author: the user or organisation that owns the models; None for any.
-        most: the largest number of names.
-        token: the token to search with; None for that of this process, False for none.
+        words: words of the models' names; empty for any name.
+        author: the user or organisation that owns the models; None for any owner.
+        most: the most names to return.
+        token: the token to search with; None for the user's stored token, False for no token.
 
     Raises:
         InputError: the network is off, or the Hub refuses.
@@ -37,10 +37,10 @@ def models_with(folder: str, without: str, author: str, token: str | None) -> li
     """Return the names of an author's models that have files in a folder, the newest first.
 
     Args:
-        folder: the beginning of the files' names, like ``folder/``.
-        without: the name of a file that the models must not have.
-        author: the user or organisation.
-        token: the token to search with; None for that of this process.
+        folder: the folder with a slash at its end, such as ``folder/``.
+        without: the name of a file; models that have this file are left out.
+        author: the user or organisation that owns the models.
+        token: the token to search with; None for the user's stored token.
 
     Raises:
         InputError: the network is off, or the Hub refuses.

@@ -1,4 +1,4 @@
-"""Downloads through Xet, made by huggingface_hub; the content is checked here."""
+"""Downloads through Xet by huggingface_hub. The caller verifies the content."""
 
 from __future__ import annotations
 
@@ -10,13 +10,20 @@ from typing import Any
 from resumerge.hub.client import hub_call
 
 XET_ONLY = 50_000_000_000
-"""The number of bytes above which the Hub serves a file through Xet alone."""
+"""The size in bytes above which the Hub serves a file only through Xet."""
 
 
 def is_served_by_xet(repo: str, commit: str, name: str, size: int, partial: Path) -> bool:
-    """Return whether huggingface_hub would use Xet for a file without a partial download.
+    """Return whether a file has to be downloaded through Xet, not by range requests.
 
-    A partial file is finished over HTTP, which serves the same bytes.
+    A partial file is completed over HTTP if possible, which serves the same bytes.
+
+    Args:
+        repo: the repo's id.
+        commit: the commit.
+        name: the file's name in the repo.
+        size: the file's size in bytes.
+        partial: the path of the partial file, which need not exist.
     """
     from huggingface_hub import constants, file_download, get_hf_file_metadata, hf_hub_url
 
@@ -27,26 +34,26 @@ def is_served_by_xet(repo: str, commit: str, name: str, size: int, partial: Path
     if available is None or not available():
         return False
     url = hf_hub_url(repo, name, revision=commit)
-    found: Any = hub_call(
+    metadata: Any = hub_call(
         lambda: get_hf_file_metadata(url, library_name="resumerge"),
         repo,
         commit,
     )
-    return getattr(found, "xet_file_data", None) is not None
+    return getattr(metadata, "xet_file_data", None) is not None
 
 
 def download_by_xet(
     repo: str, commit: str, name: str, progressed: Callable[[int], None], *, replace: bool
 ) -> None:
-    """Let huggingface_hub download a file into its cache.
+    """Download a file into the cache by huggingface_hub.
 
     Args:
         repo: the repo's id.
         commit: the commit.
         name: the file's name in the repo.
-        progressed: called with the number of bytes so far, where this version of huggingface_hub
-            can report them.
-        replace: whether the cache has a damaged file, which is replaced.
+        progressed: called with the number of bytes received so far, if the installed version of
+            huggingface_hub can report it.
+        replace: whether to replace a damaged file in the cache.
     """
     from huggingface_hub import hf_hub_download
 
@@ -67,7 +74,7 @@ def _silent_bar(progressed: Callable[[int], None]) -> type:
     from huggingface_hub.utils import tqdm
 
     class SilentBar(tqdm):
-        """A progress bar that draws nothing. It ignores hf_xet's second bar (compressed bytes)."""
+        """A progress bar that prints nothing. It ignores hf_xet's second bar (compressed bytes)."""
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **{**kwargs, "disable": True})  # type: ignore[no-untyped-call]
