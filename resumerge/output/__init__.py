@@ -1,10 +1,10 @@
-"""The files beside the shards, with which the output folder is a model that loads.
+"""The files beside the shards, which make the output folder a loadable model.
 
-`model_files.py` lists these files. `config.py`, `token_ids.py`, `index.py` and `card.py` make one
-each, and `companion_damage.py` checks copied files. The files depend on the plan alone, so that a
-resumed run writes the same bytes. The engine writes them into the output; nothing here does. The
-tokenizer's files are made in `tokenizers/`. `gguf/` makes a whole model as one file instead. This
-package imports planning, tokenizers, sources and methods.
+`model_files.py` yields all of these files. `config.py`, `token_ids.py`, `index.py` and `card.py`
+compute their contents, and `companion_damage.py` checks copied files. The contents depend only on
+the plan, so a resumed run writes the same bytes. This room does not write files; the engine does.
+`tokenizers/` makes the tokenizer's files. `gguf/` plans an output that is one GGUF file instead.
+This package imports planning, tokenizers, sources and methods.
 """
 
 from resumerge.output.companion_damage import companion_damage

@@ -1,4 +1,4 @@
-"""The files beside the tensors of an adapter that is made, as peft and the Hub read them."""
+"""The files beside the tensors of an output that is an adapter, as peft and the Hub read them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from resumerge.sources.companions import is_tokenizer_file
 from resumerge.tokenizers.companion_content import companion
 
 HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w.-]+", re.ASCII)
-"""The names of repos of the Hub. A folder may have such a name too, as training tools write it."""
+"""The pattern of names of Hub repos. The name of a local folder can also match it."""
 
 
 def adapter_files(
@@ -44,9 +44,13 @@ def adapter_files(
         made: the adapter.
         name: the adapter's name, for the card.
         metadata: the metadata cache of remote files.
-        contents: the hash of the bytes read of each local model, by the text of its reference.
+        contents: the checksum of the bytes that were read of each local model, by the text of its
+            reference.
         section: the lines of the card about the matrices.
-        offline: do not use the network.
+        offline: whether the network must not be used.
+
+    Yields:
+        the name of each file, and its bytes or the file to copy.
     """
     if made.vocabulary is not None:
         model = plan.reference_model.carrier
@@ -93,7 +97,7 @@ def _card(
 
 
 def _base_on_the_hub(plan: Plan) -> str | None:
-    """Return the name of the base model of an extracted adapter; None of one elsewhere."""
+    """Return the Hub name of an extracted adapter's base model; None if it is not on the Hub."""
     base = _base_of(plan)
     return base.ref.name if base.kind == "hub" else None
 
@@ -104,7 +108,7 @@ def _base_of(plan: Plan) -> Source:
 
 
 def _extracted(plan: Plan, contents: Mapping[str, str]) -> Iterator[str]:
-    """Yield the lines on the models that an adapter was extracted from."""
+    """Yield the lines of the card about the models of an extracted adapter."""
     yield (
         "A LoRA adapter that was extracted with resumerge: on the base model it comes as near to "
         "the other model as matrices of its ranks can."
@@ -115,7 +119,7 @@ def _extracted(plan: Plan, contents: Mapping[str, str]) -> Iterator[str]:
 
 
 def _combined(plan: Plan, base: str | None, contents: Mapping[str, str]) -> Iterator[str]:
-    """Yield the lines on the adapters that an adapter was combined of."""
+    """Yield the lines of the card about the adapters that a combined adapter was made from."""
     method = METHODS[plan.recipe.merge_method]
     yield (
         f"A LoRA adapter that was combined of {counted(len(plan.sources), 'adapter')} with the "

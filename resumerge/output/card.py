@@ -1,4 +1,4 @@
-"""The model card: the method with its papers, the models with their revisions, and the recipe."""
+"""The model card: the method and its papers, the models and their revisions, and the recipe."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ def model_card(
     library: str | None = "transformers",
     section: Sequence[str] = (),
 ) -> str:
-    """Return README.md of the output, with the metadata that the Hub reads.
+    """Return the content of the output's README.md, with metadata for the Hub.
 
     Args:
         plan: the plan of the merge.
         name: the model's name, for the title.
-        contents: the hash of the bytes read of each local model, by the text of its reference.
+        contents: the checksum of the bytes that were read of each local model, by the text of its
+            reference.
         library: the Hub's name of the library that loads the model; None if it is unknown.
         section: the lines of a section between the models and the recipe.
     """
@@ -72,7 +73,7 @@ def model_card(
 
 
 def _quantised(output: QuantisedOutput) -> list[str]:
-    """Return a section on how the weights are quantised, and what loads them."""
+    """Return a section about the scheme of quantised weights, and the programs that load them."""
     loaders = f"{output.loaders[0].upper()}{output.loaders[1:]}."
     return [
         "## Quantisation",
@@ -83,7 +84,7 @@ def _quantised(output: QuantisedOutput) -> list[str]:
 
 
 def _gates(plan: Plan) -> str:
-    """Return a sentence on how tokens find their experts."""
+    """Return a sentence about the gates of a mixture and its experts per token."""
     mixture = plan.recipe.mixture
     assert mixture is not None
     untrained = ": they must be trained" if mixture.gate_mode not in OF_PROMPTS else ""
@@ -94,7 +95,7 @@ def _gates(plan: Plan) -> str:
 
 
 def _merged(plan: Plan) -> str:
-    """Return how many models were merged, and onto which base model, as text."""
+    """Return a text with the number of merged models, and their base model or stages."""
     if plan.stages:
         stages = 1 + len(plan.stages)
         return f"{counted(len(plan.own_sources), 'model')} in {counted(stages, 'stage')}, the last"
@@ -104,7 +105,7 @@ def _merged(plan: Plan) -> str:
 
 
 def _first_reference(plan: Plan) -> int:
-    """Return the number of the source whose config the output has, through all stages between."""
+    """Return the number of the source whose config the output has, following stages to a source."""
     stages = {stage.recipe.name: stage for stage in plan.stages}
     while (stage := stages.get(plan.reference_model.ref.parts[0].text)) is not None:
         plan = stage
@@ -112,7 +113,7 @@ def _first_reference(plan: Plan) -> int:
 
 
 def link_and_revision(source: Source, contents: Mapping[str, str]) -> str:
-    """Return the link and the revision of a source, and of its adapter."""
+    """Return the link and the revision of a source, including its adapter, in Markdown."""
     if source.base is None or source.adapter is None:
         lost = "what that took from the weights was lost before the merge"
         stored = source.stored.quantised if source.stored else ""
@@ -129,7 +130,7 @@ def _link(source: Source) -> str:
 
 
 def _revision(source: Source, contents: Mapping[str, str]) -> str:
-    """Return the pin of a model: a commit, a digest of ETags, or the checksum of the bytes read."""
+    """Return a text with the pin of a model: a commit, a digest of ETags, or a local checksum."""
     if source.kind == "bucket":
         return f"objects `{source.revision}` (xxh3-128 of names, ETags and sizes)"
     if source.revision:

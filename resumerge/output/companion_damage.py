@@ -1,4 +1,4 @@
-"""Damage to a copied companion, found by the format that its name implies."""
+"""The check of copied companions for damage, by the format that a file's name implies."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from resumerge.sources.json_object import check_value_count, json_object
 from resumerge.tokenizers.chat_template import syntax_error
 
 PARSED = 1 << 20
-"""The largest JSON file that is parsed, in bytes.
+"""The largest size in bytes of a JSON file that is parsed.
 
-Parsing a larger one would take more memory (ten times its size) than most merges, so that only its
-beginning and end are looked at, and whether it has a hole.
+Parsing takes memory of ten times the size. For a larger file, this would be more than most merges
+need. Its first and last characters are checked instead, and that it contains no zero bytes.
 """
 
 _OBJECT = re.compile(r".*config\.json|(tokenizer|special_tokens_map|added_tokens)\.json")
@@ -24,11 +24,11 @@ _TEXT = (".txt", ".bpe", ".tiktoken", ".vocab", ".codes")
 
 
 def companion_damage(path: Path, name: str) -> str | None:
-    """Return the damage of a companion; None if there is none.
+    """Return a description of the damage of a companion; None if it is intact.
 
     Args:
         path: the file.
-        name: its name in the model's folder.
+        name: the file's name in the model's folder, which determines the check.
 
     Raises:
         OSError: the file cannot be read.
@@ -41,7 +41,12 @@ def companion_damage(path: Path, name: str) -> str | None:
 
 
 def _check(data: bytes, name: PurePosixPath) -> None:
-    """Raise a ValueError that describes the damage of a companion's content."""
+    """Verify the content of a companion.
+
+    Raises:
+        ValueError: the content is damaged; the message describes the damage.
+        RecursionError: JSON is nested too deeply.
+    """
     is_json, is_code = name.suffix == ".json", name.suffix in _CODE
     if not (is_json or is_code or is_tokenizer_file(str(name))):
         return
@@ -70,16 +75,19 @@ def _check_json(data: bytes, *, is_object: bool) -> None:
 
 
 def _check_pieces(data: bytes) -> None:
-    """Check that a file of sentencepiece, which is a protocol buffer, ends where a field does.
+    """Verify that a model of SentencePiece, a protocol buffer, ends at the end of a field.
 
-    Other files with such names, like tiktoken's text, do not begin with a line break.
+    Such a file begins with a line break. Other files with such names, like tiktoken's text, do not.
+
+    Raises:
+        ValueError: the file ends within a field.
     """
     at = 0
     try:
         while at < len(data):
             key, at = _varint(data, at)
-            number, following = _varint(data, at) if key & 7 in (0, 2) else (0, at)
-            at = following + {1: 8, 2: number, 5: 4}.get(key & 7, 0)
+            length, following = _varint(data, at) if key & 7 in (0, 2) else (0, at)
+            at = following + {1: 8, 2: length, 5: 4}.get(key & 7, 0)
     except IndexError:
         at = len(data) + 1
     if at > len(data):
@@ -87,7 +95,7 @@ def _check_pieces(data: bytes) -> None:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return a number of a protocol buffer and the place after it."""
+    """Return a number of a protocol buffer, and the offset of the byte after it."""
     value = 0
     for shift in range(0, 70, 7):
         value |= (data[at] & 0x7F) << shift

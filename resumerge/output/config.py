@@ -16,15 +16,15 @@ from resumerge.tensors.dtypes import FLOATS
 
 
 def output_config(plan: Plan) -> dict[str, Any]:
-    """Return config.json of the output; empty if the reference has none.
+    """Return the content of the output's config.json; empty if the reference has none.
 
     With slices, the keys that count layers (at the top or in a nested config) get the output's
-    count. Settings of layers beside them (``layer_types``), stated or left to the class, follow the
-    slices: each is from the model that its layer comes from. The reference's settings of quantised
-    weights are replaced by those of the output.
+    count. Settings with one entry for each layer (``layer_types``) get each entry from the model
+    that the layer comes from, including entries that transformers derives because config.json does
+    not state them. The reference's settings of quantised weights are replaced by the output's.
     """
-    made = plan.mixture.config if plan.mixture else plan.reference_model.config
-    config: dict[str, Any] = _copied(unquantised_config(made))
+    source_config = plan.mixture.config if plan.mixture else plan.reference_model.config
+    config: dict[str, Any] = _copied(unquantised_config(source_config))
     if plan.recipe.extract_expert is not None:
         config = dense_config(config)
     dtype = main_dtype(plan)
@@ -49,7 +49,7 @@ def output_config(plan: Plan) -> dict[str, Any]:
 
 
 def _has_own_head(plan: Plan) -> bool:
-    """Return whether the output has a tensor that the reference ties, or a head of its own."""
+    """Return whether the output stores a tensor that the reference model ties to another one."""
     reference = plan.reference_model
     absent = tied_names(reference.config, reference.tensors)
     if absent and not absent.keys().isdisjoint(plan.tensors()):
@@ -61,13 +61,13 @@ def _has_own_head(plan: Plan) -> bool:
 
 
 def main_dtype(plan: Plan, prefix: str = "") -> str | None:
-    """Return the float dtype (torch's name) that most bytes of the output have; None without one.
+    """Return the float dtype (torch's name) of most bytes of the output; None without floats.
 
     Quantised weights do not count.
 
     Args:
         plan: the plan of the merge.
-        prefix: the beginning of the names of the tensors that count.
+        prefix: a text with which the names of the counted tensors begin; empty for all tensors.
     """
     counts: Counter[str] = Counter()
     quantised = plan.quantised.tensors if plan.quantised else frozenset()

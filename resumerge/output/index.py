@@ -1,4 +1,4 @@
-"""The indexes of the output: one of the model, or one of each component of a pipeline."""
+"""The indexes of the output: one for a model, or one for each component of a pipeline."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from resumerge.sources.index import INDEX_SUFFIX
 
 
 def index_files(plan: Plan) -> Iterator[tuple[str, str]]:
-    """Yield the name and the JSON of the index of each folder that has several shards."""
+    """Yield the name and JSON text of an index for each folder with more than one shard."""
     for folder, group in groupby(plan.shards, lambda shard: PurePosixPath(shard.name).parent):
         shards = list(group)
         if len(shards) > 1:
@@ -21,7 +21,12 @@ def index_files(plan: Plan) -> Iterator[tuple[str, str]]:
 
 
 def index_json(plan: Plan, shards: list[Shard]) -> str:
-    """Return the JSON with the shard of each tensor, as transformers and diffusers read it."""
+    """Return the JSON text of an index: the shard of each tensor, and the total size in bytes.
+
+    Args:
+        plan: the plan of the merge.
+        shards: the shards of one folder, in order.
+    """
     units = [unit for unit in plan.units if shards[0].first <= unit.number < shards[-1].last]
     prefix = shards[0].name.removesuffix(PurePosixPath(shards[0].name).name)
     files = {

@@ -26,7 +26,7 @@ from resumerge.tokenizers.vocabulary import read_json
 GENERATION = "generation_config.json"
 
 RECIPE_IN_OUTPUT = "mergekit_config.yml"
-"""The name of the file with the recipe as run, which is mergekit's."""
+"""The name of the output's file with the recipe. mergekit writes its recipe to the same name."""
 
 
 def companions(
@@ -38,20 +38,24 @@ def companions(
     section: Sequence[str] = (),
     offline: bool = False,
 ) -> Iterator[tuple[str, bytes | Path]]:
-    """Yield every file of the output except shards: its name, and its bytes or the file to copy.
+    """Yield every file of the output except shards.
 
-    Tokenizer, generation config and the like are the reference model's, unless the recipe says
-    otherwise. The tokenizer of a model with an adapter is the adapter's, if it has one. config.json
-    comes last: without it, loaders do not recognise the folder as a model. A file in GGUF has both
-    config and tokenizer in it.
+    Tokenizer, generation config and other files are copied from the reference model, unless the
+    recipe says otherwise. If the reference model has an adapter with a tokenizer, that tokenizer is
+    used. config.json comes last, so that loaders do not recognise an incomplete folder as a model.
+    A GGUF file contains config and tokenizer itself.
 
     Args:
         plan: the plan of the merge.
         name: the model's name, for the model card.
         metadata: the metadata cache of remote files.
-        contents: the hash of the bytes read of each local model, by the text of its reference.
+        contents: the checksum of the bytes that were read of each local model, by the text of its
+            reference.
         section: the lines of a further section of the model card.
-        offline: do not use the network.
+        offline: whether the network must not be used.
+
+    Yields:
+        the name of each file, and its bytes or the file to copy.
     """
     if plan.is_gguf:
         yield RECIPE_IN_OUTPUT, plan.recipe.text.encode()
@@ -59,8 +63,8 @@ def companions(
         return
     if plan.adapter is not None:
         yield RECIPE_IN_OUTPUT, plan.recipe.text.encode()
-        own = plan.adapter, name, metadata, contents, section
-        yield from adapter_files(plan, *own, offline=offline)
+        adapter_args = plan.adapter, name, metadata, contents, section
+        yield from adapter_files(plan, *adapter_args, offline=offline)
         return
     reference = plan.reference_model
     carrier = reference.carrier
@@ -94,7 +98,7 @@ def companions(
 def _generation_config_of_host(
     plan: Plan, metadata: MetadataCache, *, offline: bool
 ) -> dict[str, Any]:
-    """Return the host's generation_config.json, or its config.json if it has none."""
+    """Return generation_config.json of the tokenizer's model, or its config.json without one."""
     assert plan.vocabulary is not None
     host = plan.vocabulary.host.source
     if GENERATION not in list_companions(host):
@@ -104,15 +108,15 @@ def _generation_config_of_host(
 
 
 def _component_config(plan: Plan, carrier: Source, name: str) -> dict[str, Any] | None:
-    """Return a pipeline component's config as its weights are written; None for no change."""
+    """Return a pipeline component's config with the dtype of its weights; None if unchanged."""
     folder = name.removesuffix("config.json")
     dtype = main_dtype(plan, folder) if name.endswith("/config.json") else None
     if dtype is None:
         return None
     config = read_json(carrier, name)
     stated = [key for key in ("dtype", "torch_dtype") if config.get(key) not in (None, dtype)]
-    found = {**unquantised_config(config), **dict.fromkeys(stated, dtype)}
-    return found if found != config else None
+    updated = {**unquantised_config(config), **dict.fromkeys(stated, dtype)}
+    return updated if updated != config else None
 
 
 def _json(value: Mapping[str, Any]) -> bytes:

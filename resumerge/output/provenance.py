@@ -1,6 +1,7 @@
 """Provenance: the versions, options and pins of a merge, as metadata of its model card.
 
-With the recipe, these are enough to make the model again on a machine without the run's ledger.
+Together with the recipe, they suffice to make the model again on a machine without the run's
+ledger.
 """
 
 from __future__ import annotations
@@ -16,20 +17,21 @@ from resumerge.planning.versions import Versions
 from resumerge.sources.types import REMOTE, Source
 
 KEY = "resumerge"
-"""The key of the card's metadata."""
+"""The key of the provenance in the card's metadata."""
 
 _FENCE = "---\n"
 
 
 @dataclass(frozen=True)
 class Provenance:
-    """The versions, options and pins that a model was merged with.
+    """The versions, options and pins of a merge.
 
     Args:
-        versions: the versions that decide bytes, by name.
+        versions: the versions of software that can change the output's bytes, by name.
         options: the options that the plan was made with, by name.
-        models: for each model, by the text of its reference: the `revision` of a model on a server,
-            or the `content` of a local one, the checksum of the bytes that the recipe reads.
+        models: the pin of each model, by the text of its reference: the `revision` of a remote
+            model, or the `content` of a local model, which is the checksum of the bytes that the
+            recipe reads.
     """
 
     versions: Mapping[str, Any]
@@ -42,7 +44,8 @@ class Provenance:
 
         Args:
             plan: the plan of the merge.
-            contents: the checksum of the bytes read of each local model, by its reference's text.
+            contents: the checksum of the bytes that were read of each local model, by the text of
+                its reference.
         """
         parts = [part for source in plan.own_sources for part in source.parts.values()]
         return cls(
@@ -53,7 +56,10 @@ class Provenance:
 
     @property
     def computing(self) -> Versions:
-        """The versions of what computes: the program's own may be another, with its numerics."""
+        """The versions that affect the arithmetic.
+
+        The program's own version is not one of them: its numerics have a separate version.
+        """
         known = self.versions.items()
         return Versions({name: value for name, value in known if name != "resumerge"})
 
@@ -64,16 +70,19 @@ class Provenance:
 
 
 def planned_options(plan: Plan) -> dict[str, Any]:
-    """Return the options that a model was planned with, by name; not those of other models."""
+    """Return the options that a model was planned with, by name.
+
+    Options about other models of the run, such as ``keep``, are not included.
+    """
     unshared = {f"tensor_{plan.unshared.value}": True} if plan.unshared.value else {}
     return {"seed": plan.seed, "shard_size": plan.shard_size, **unshared}
 
 
 def read_provenance(card: str) -> Provenance | None:
-    """Return the provenance in a model card, which is not trusted; None without one."""
-    begins, metadata, _ = [*card.replace("\r\n", "\n").split(_FENCE, 2), "", ""][:3]
+    """Return the provenance in an untrusted model card; None without a readable one."""
+    before_metadata, metadata, _ = [*card.replace("\r\n", "\n").split(_FENCE, 2), "", ""][:3]
     try:
-        found = {} if begins.strip() else yaml.safe_load(metadata)[KEY]
+        found = {} if before_metadata.strip() else yaml.safe_load(metadata)[KEY]
         models = {
             pin["model"]: {key: str(pin[key]) for key in ("revision", "content") if key in pin}
             for pin in found["models"]

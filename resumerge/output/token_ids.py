@@ -1,4 +1,4 @@
-"""The vocabulary's size and the token ids in config.json and generation_config.json."""
+"""Updates of vocabulary size and token ids in config.json and generation_config.json."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from resumerge.layout.vocabulary_tensors import VOCABULARY_SIZE
 from resumerge.tokenizers.output_vocabulary import OutputVocabulary
 
 _FROM_HOST = ("bos_token_id", "eos_token_id", "pad_token_id")
-"""The keys that are taken from the model that the tokenizer was made for."""
+"""The keys whose values are taken from the config of the model that the tokenizer belongs to."""
 
 _TOKEN_IDS = re.compile(r".*_token_ids?|.*_token_index|(begin_)?suppress_tokens")
 
@@ -18,18 +18,19 @@ _TOKEN_IDS = re.compile(r".*_token_ids?|.*_token_index|(begin_)?suppress_tokens"
 def remap_token_ids(
     config: Mapping[str, Any], vocabulary: OutputVocabulary, host: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return a config of the reference model, made to fit the output's vocabulary.
+    """Return a config of the reference model with the output's vocabulary size and token ids.
 
-    ``vocab_size`` (under any of its names) becomes the number of rows wherever it had the
-    reference's number. Where the tokenizer is another model's (the host's), the tokens that begin,
-    end and pad text are those of the host's config, if it has them. Other token ids become the
-    output's ids of the same tokens or, where the output has no such token, those of the host's
-    config.
+    ``vocab_size`` (under any of its names) becomes the output's number of rows wherever it equals
+    the reference's number. If the tokenizer belongs to another model (the host), bos, eos and pad
+    ids are copied from the host's config, where it has them. Every other token id becomes the
+    output's id of the same token. If the output does not have this token, the id of the host's
+    config is used.
 
     Args:
         config: the reference model's config.json or generation_config.json.
         vocabulary: the output's vocabulary.
-        host: the same config of the model whose tokenizer the output has; empty if it has none.
+        host: the same file of the host, the model whose tokenizer the output has; empty if it has
+            none.
     """
     tokens = {number: token for token, number in vocabulary.reference.ids.items()}
     other = vocabulary.host is not vocabulary.reference
@@ -38,8 +39,8 @@ def remap_token_ids(
     for key, value in config.items():
         host_value = host.get(key)
         if isinstance(value, Mapping):
-            below = host_value if isinstance(host_value, Mapping) else {}
-            result[key] = remap_token_ids(value, vocabulary, below)
+            host_section = host_value if isinstance(host_value, Mapping) else {}
+            result[key] = remap_token_ids(value, vocabulary, host_section)
         elif VOCABULARY_SIZE.fullmatch(key) and value == vocabulary.reference_rows:
             result[key] = vocabulary.rows
         elif key in host_ids:

@@ -1,9 +1,9 @@
-"""Writes a model as one GGUF file, which `sources/gguf/` reads.
+"""The plan of a model that is written as one GGUF file. `sources/gguf/` reads such files.
 
-`plan.py` makes the units of the file from those of the model, and `tensors.py` the names, row
-orders and types of its tensors. `hyperparameters.py` and `vocabulary.py` make the metadata
-(`pieces.py`: the scores of SentencePiece's pieces), and `header.py` the first bytes. The names of
-each family are in `sources/gguf/families.py`, the names of pre-tokenizers in
+`plan.py` converts the units of the model to units of the file. `tensors.py` determines the names,
+row orders and types of the tensors. `hyperparameters.py` and `vocabulary.py` make the metadata,
+`pieces.py` the scores of SentencePiece's pieces, and `header.py` the first bytes. The names of each
+family are in `sources/gguf/families.py`, the names of pre-tokenizers in
 `sources/gguf/pre_tokenizers.py`.
 """
 

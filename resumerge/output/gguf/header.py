@@ -17,7 +17,7 @@ VERSION = 3
 ALIGNMENT = USUAL_ALIGNMENT
 
 Value = bool | int | float | str | Sequence[str] | np.ndarray
-"""A value of the metadata; an array has the type int32 or float32, or has texts."""
+"""A value of the metadata. Arrays have dtype int32 or float32, or are sequences of texts."""
 
 _UINT32, _INT32, _FLOAT32, _BOOL, _TEXT, _ARRAY = 4, 5, 6, 7, 8, 9
 _CODES = {name: code for code, name in PLAIN.items()} | {
@@ -27,13 +27,13 @@ _CODES = {name: code for code, name in PLAIN.items()} | {
 
 @dataclass(frozen=True)
 class Placed:
-    """A tensor of the file.
+    """A tensor with its place in the file.
 
     Args:
         name: the tensor's name in the file.
-        shape: its shape, the innermost dimension last.
-        type: the name of its type in GGUF.
-        offset: its place, counted from the end of the header.
+        shape: the shape, the innermost dimension last.
+        type: the name of the type in GGUF.
+        offset: the offset in bytes from the end of the header.
     """
 
     name: str
@@ -43,12 +43,16 @@ class Placed:
 
 
 def aligned_end(nbytes: int) -> int:
-    """Return the next place where a tensor may begin."""
+    """Return the least multiple of `ALIGNMENT` that is not below `nbytes`."""
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
 def header(values: Mapping[str, Value], tensors: Sequence[Placed]) -> bytes:
-    """Return the header, filled up to where the first tensor begins.
+    """Return the header, padded with zeros to the start of the first tensor.
+
+    Args:
+        values: the metadata, by key.
+        tensors: the tensors, in the order of the file.
 
     Raises:
         UnicodeEncodeError: a text cannot be encoded as UTF-8.

@@ -1,4 +1,4 @@
-"""The hyperparameters in a GGUF file: the inverse of `sources/gguf/config.py`."""
+"""The hyperparameters in a GGUF file, from config.json: the inverse of `sources/gguf/config.py`."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from resumerge.sources.gguf.families import WRITTEN
 from resumerge.sources.gguf.rope import LONG, OF_LLAMA, ORIGINAL, SHORT
 
 Shapes = Mapping[str, tuple[int, ...]]
-"""The shapes of tensors by transformers' names."""
+"""The shapes of tensors, by transformers' names."""
 
 _ACTIVATIONS = {
     "gemma": ("gelu_pytorch_tanh", "gelu", None),
     "gemma2": ("gelu_pytorch_tanh",),
     "gemma3_text": ("gelu_pytorch_tanh",),
 }
-"""The activations that llama.cpp computes; that of other families is SiLU. (Gemma's first configs
-state gelu, which transformers takes for the approximation by tanh.)"""
+"""The activations that llama.cpp supports, by model type. Other families must have SiLU. (Gemma's
+first configs state gelu, which transformers treats as the approximation by tanh.)"""
 
 _FULL_ATTENTION = {"gemma2": 2, "gemma3_text": 6}
-"""The period of layers without a window that llama.cpp assumes: every n-th layer is one."""
+"""The period of layers with full attention that llama.cpp assumes: every n-th layer."""
 
 _YARN = {"beta_fast": 32, "beta_slow": 1, "attention_factor": None, "truncate": True}
-"""The values of yarn's further settings that llama.cpp assumes."""
+"""The values that llama.cpp assumes for further settings of yarn. Other values are refused."""
 
 _EMBEDDING = "model.embed_tokens.weight"
 
 _ALIASES = {"num_experts": "num_local_experts", "num_local_experts": "num_experts"}
-"""The other names of keys, which transformers 5 writes for some families."""
+"""The alternative names of keys in config.json, which transformers 5 writes for some families."""
 
 _NO_DEFAULT = "a value: what transformers takes otherwise is not known here"
 
@@ -41,16 +41,16 @@ class Hyperparameters:
     """The hyperparameters of a model.
 
     Args:
-        model: the model as the recipe names it, for messages.
-        config: its config.json.
-        shapes: the shapes of its tensors.
+        model: the model's name in the recipe, for messages.
+        config: the content of the model's config.json.
+        shapes: the shapes of the model's tensors.
 
     Attributes:
         architecture: llama.cpp's name of the architecture.
-        family: the family.
+        family: the family of the model.
 
     Raises:
-        InputError: llama.cpp has no such family.
+        InputError: llama.cpp does not support the family, or config.json does not fit the shapes.
     """
 
     def __init__(self, model: str, config: Mapping[str, Any], shapes: Shapes) -> None:
@@ -74,19 +74,25 @@ class Hyperparameters:
 
     @property
     def is_tied(self) -> bool:
-        """Whether the head is the embedding."""
+        """Whether the head is tied to the embedding, and therefore not stored."""
         usual = self.architecture.startswith("gemma")
         return bool(self._config.get("tie_word_embeddings", usual))
 
     @property
     def experts(self) -> int:
-        """The number of experts."""
+        """The number of experts in a layer; 0 for a dense model."""
         found = self.values().get(f"{self.architecture}.expert_count", 0)
         assert isinstance(found, int)
         return found
 
     def unfit(self, key: str, expected: str, found: object) -> InputError:
-        """Return the error for a value of config.json that GGUF has no place for."""
+        """Return the error for a value of config.json that GGUF or llama.cpp does not support.
+
+        Args:
+            key: the key in config.json.
+            expected: the supported values.
+            found: the present value; None if the key is missing.
+        """
         return refuse(
             "The model's config.json says what a GGUF file, or llama.cpp, cannot",
             where=f"{self.model}: config.json",
@@ -97,15 +103,15 @@ class Hyperparameters:
         )
 
     def values(self) -> dict[str, Value]:
-        """Return the metadata on the architecture.
+        """Return the metadata about the architecture, by GGUF key.
 
         Raises:
             InputError: a value is missing, or llama.cpp does not support it.
         """
         config, family = self._config, self.family
         self._check()
-        turned = self._turned
-        found: dict[str, Value] = {
+        rotated = self._turned
+        metadata: dict[str, Value] = {
             "context_length": self._whole("max_position_embeddings"),
             "embedding_length": self._whole("hidden_size"),
             "block_count": self._whole("num_hidden_layers"),
@@ -115,7 +121,7 @@ class Hyperparameters:
             "attention.layer_norm_rms_epsilon": self._number("rms_norm_eps"),
             "attention.key_length": self.head,
             "attention.value_length": self.head,
-            "rope.dimension_count": turned,
+            "rope.dimension_count": rotated,
             "rope.freq_base": self._theta,
             "vocab_size": self._shapes[_EMBEDDING][0],
             **self._scaled_positions(),
@@ -131,11 +137,11 @@ class Hyperparameters:
             if isinstance(value, bool) or not isinstance(value, int | float):
                 raise self.unfit(key, "a number", value)
             is_float = name.endswith(("softcapping", "freq_base_swa"))
-            found[name] = float(value) if is_float else value
-        return {f"{self.architecture}.{name}": value for name, value in found.items()}
+            metadata[name] = float(value) if is_float else value
+        return {f"{self.architecture}.{name}": value for name, value in metadata.items()}
 
     def factors(self) -> dict[str, tuple[float, ...]]:
-        """Return the tensors of factors by which frequencies of positions are divided.
+        """Return the divisors of RoPE's frequencies, by the name of the tensor that stores them.
 
         Source: transformers, modeling_rope_utils.py.
         """
@@ -164,7 +170,7 @@ class Hyperparameters:
         return {OF_LLAMA: tuple(divisors)}
 
     def notes(self) -> Iterator[str]:
-        """Yield the settings that llama.cpp handles otherwise than transformers."""
+        """Yield sentences about settings that llama.cpp handles differently from transformers."""
         config, kind = self._config, str(self._config.get("model_type"))
         window = config.get("sliding_window")
         uses = config.get("use_sliding_window", kind in ("mistral", "mixtral", "phi3"))
@@ -176,7 +182,7 @@ class Hyperparameters:
 
     @property
     def _turned(self) -> int:
-        """The numbers of a head that positions turn."""
+        """The number of dimensions of a head that RoPE rotates."""
         part = self._rope.get("partial_rotary_factor", self._config.get("partial_rotary_factor"))
         if part in (None, 1, 1.0):
             return self.head
@@ -186,7 +192,7 @@ class Hyperparameters:
 
     @property
     def _rope(self) -> Mapping[str, Any]:
-        """The settings of positions in config.json, of transformers 5 or earlier versions."""
+        """The settings of RoPE in config.json, as written by any version of transformers."""
         found = self._config.get("rope_parameters") or self._config.get("rope_scaling") or {}
         if not isinstance(found, Mapping):
             raise self.unfit("rope_scaling", "an object", found)
@@ -255,7 +261,7 @@ class Hyperparameters:
         return tuple(map(float, found))
 
     def _head(self) -> int:
-        """Return the numbers of a head."""
+        """Return the number of dimensions of a head."""
         if self._config.get("head_dim") is not None:
             return self._whole("head_dim")
         hidden, heads = self._whole("hidden_size"), self._whole("num_attention_heads")
@@ -264,19 +270,23 @@ class Hyperparameters:
         return hidden // heads
 
     def _keys(self) -> int:
-        """Return the number of heads of keys, by the shapes of the tensors."""
+        """Return the number of key heads, from the shapes of the tensors.
+
+        Raises:
+            InputError: the shapes do not fit the number of heads.
+        """
         at = "model.layers.0.self_attn"
         fused, queries = f"{at}.qkv_proj.weight", f"{at}.q_proj.weight"
         rows = {name: shape[0] for name, shape in self._shapes.items() if len(shape) == 2}
         if fused in rows:
             keys = (rows[fused] // self.head - self.heads) // 2
-            own = (self.heads + 2 * keys) * self.head == rows[fused]
+            fits = (self.heads + 2 * keys) * self.head == rows[fused]
         elif {queries, f"{at}.k_proj.weight"} <= rows.keys():
             keys = rows[f"{at}.k_proj.weight"] // self.head
-            own = rows[queries] == self.heads * self.head
+            fits = rows[queries] == self.heads * self.head
         else:
             raise self.unfit("model_type", f"a model with {queries}", self._config["model_type"])
-        if not own or keys < 1:
+        if not fits or keys < 1:
             raise self.unfit("num_attention_heads", "a number that fits the weights", self.heads)
         return keys
 
@@ -293,7 +303,11 @@ class Hyperparameters:
         return float(found)
 
     def _check(self) -> None:
-        """Check that llama.cpp computes with the settings of config.json."""
+        """Verify that llama.cpp supports the settings of config.json.
+
+        Raises:
+            InputError: a setting is not supported.
+        """
         config, kind = self._config, self.family.model_type
         activation = config.get("hidden_activation", config.get("hidden_act"))
         known = _ACTIVATIONS.get(kind, ("silu", "swish", None))
@@ -333,6 +347,6 @@ class Hyperparameters:
 
 
 def _section(found: Any, key: str) -> Mapping[str, Any]:
-    """Return an object within an object; an empty one if there is none."""
+    """Return the object under a key of another object; empty if either is missing or no object."""
     inner = found.get(key) if isinstance(found, Mapping) else None
     return inner if isinstance(inner, Mapping) else {}

@@ -1,9 +1,10 @@
 """The scores of SentencePiece's pieces, from the merges of a tokenizer.json.
 
 llama.cpp joins the two neighbours whose joined piece has the highest score. A BPE of tokenizer.json
-joins the two whose merge comes first. The results are the same if all merges that make a piece
-follow each other, and if every pair of pieces that makes a piece is a merge: as in transformers'
-conversions of SentencePiece's models. That is checked here.
+joins the two neighbours whose merge comes first in the list. The results are equal under two
+conditions: all merges that make the same piece are adjacent in the list, and every pair of pieces
+that makes a piece is a merge. Transformers' conversions of SentencePiece's models meet both
+conditions. `scores_of` checks them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 _BYTE = re.compile("<0x[0-9A-F]{2}>")
 
 LOWEST = -1000.0
-"""The score of tokens that joining text never makes, as in llama.cpp's converter."""
+"""The score of tokens that merges never produce, as in llama.cpp's converter."""
 
 
 def scores_of(
@@ -25,9 +26,9 @@ def scores_of(
     """Return the scores of pieces, float32; None if no scores are equivalent to the merges.
 
     Args:
-        ids: the numbers of the pieces that joining text can make.
-        merges: the merges, in their order.
-        rows: the number of scores.
+        ids: the id of each piece that merges can produce.
+        merges: the merges, in order of priority.
+        rows: the number of scores to return, one for each token id.
     """
     scores = np.full(rows, LOWEST, np.float32)
     ways: dict[str, set[int]] = {}
@@ -40,15 +41,15 @@ def scores_of(
             scores[ids[piece]] = -float(len(ways))
             ways[piece], last = set(), piece
         ways[piece].add(len(left))
-    made = all(ways.get(piece, set()) == _cuts(piece, ids) for piece in ids)
-    return scores if made else None
+    is_equivalent = all(ways.get(piece, set()) == _cuts(piece, ids) for piece in ids)
+    return scores if is_equivalent else None
 
 
 def _cuts(piece: str, ids: Collection[str]) -> set[int]:
-    """Return the places where a piece can be cut into two others."""
+    """Return the positions at which a piece can be divided into two other pieces."""
     return {n for n in range(1, len(piece)) if piece[:n] in ids and piece[n:] in ids}
 
 
 def is_byte(token: str) -> bool:
-    """Return whether a token stands for one byte."""
+    """Return whether a token represents one byte, such as ``<0x0A>``."""
     return _BYTE.fullmatch(token) is not None

@@ -26,30 +26,30 @@ from resumerge.tokenizers.output_files import extended_tokenizer
 from resumerge.tokenizers.vocabulary import CONFIG, read_chat_template, read_json, read_vocabulary
 
 _FILE_TYPES = {"F32": 0, "F16": 1, "Q4_0": 2, "Q8_0": 7, "BF16": 32}
-"""llama.cpp's numbers of the types of files (gguf-py, LlamaFileType)."""
+"""llama.cpp's numbers for the types of files. Source: gguf-py, LlamaFileType."""
 
 _QUANTISATION_VERSION = 2
 
 
 def problems_of_types(recipe: Recipe, *, is_gguf: bool) -> Iterator[Problem]:
-    """Yield the problem of a recipe whose output type does not fit the file, GGUF or not.
+    """Yield the problems of a recipe's output types that do not fit the output's file format.
 
     Args:
         recipe: the last document of a recipe.
-        is_gguf: whether its result is written as GGUF.
+        is_gguf: whether the result is written as GGUF.
     """
     if is_gguf and recipe.quantised_as:
         yield _not_written(recipe, "out_dtype", recipe.quantised_as)
     for document in recipe.documents:
-        asked = document.out_dtype
-        if asked in OF_GGUF and not (is_gguf and document is recipe):
+        out_dtype = document.out_dtype
+        if out_dtype in OF_GGUF and not (is_gguf and document is recipe):
             yield document.problem(
-                f"{asked} is a type of GGUF files",
+                f"{out_dtype} is a type of GGUF files",
                 "out_dtype",
                 expected="an output whose name ends in .gguf"
                 if document is recipe
                 else "another type: the result of a stage is not written as GGUF",
-                found=asked,
+                found=out_dtype,
                 fix="name the output NAME.gguf, or write another out_dtype"
                 if document is recipe
                 else "write it in the last document",
@@ -68,9 +68,10 @@ def _not_written(recipe: Recipe, key: str, asked: str) -> Problem:
 
 
 def planned_recipe(recipe: Recipe) -> Recipe:
-    """Return the recipe of the merge that computes the tensors of a GGUF file.
+    """Return the recipe to plan the model with, before `with_gguf`.
 
-    Tensors that are quantised are computed in float32, so that they are rounded once.
+    If the output is quantised, the model is computed in float32, so that tensors are rounded only
+    once.
     """
     return replace(recipe, out_dtype="float32") if recipe.out_dtype in OF_GGUF else recipe
 
@@ -78,17 +79,18 @@ def planned_recipe(recipe: Recipe) -> Recipe:
 def with_gguf(
     plan: Plan, recipe: Recipe, name: str, metadata: MetadataCache, *, offline: bool = False
 ) -> Plan:
-    """Return the plan of a GGUF file, from that of the model it holds.
+    """Return the plan of a GGUF file from the plan of a model.
 
     Args:
-        plan: the plan of the model, as `planned_recipe` computes it.
+        plan: the plan of the model, made with the recipe that `planned_recipe` returns.
         recipe: the user's recipe.
         name: the name of the file.
         metadata: the metadata cache of remote files.
-        offline: do not use the network.
+        offline: whether the network must not be used.
 
     Raises:
-        InputError: llama.cpp has no such family or tokenizer, or GGUF no place for a value.
+        InputError: llama.cpp does not support the family or tokenizer, or GGUF cannot represent a
+            value.
         Resumable: the network failed.
     """
     model, asked = plan.reference_model.ref.text, _type_asked(recipe)
@@ -103,8 +105,8 @@ def with_gguf(
         )
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
     facts = Hyperparameters(model, config, shapes)
-    made = WrittenTensors(facts, asked)
-    written = tuple(made.of(tensors))
+    converter = WrittenTensors(facts, asked)
+    written = tuple(converter.of(tensors))
     tokenizer, digests = _tokenizer(plan, config, shapes, metadata, offline=offline)
     values: dict[str, Value] = {
         "general.architecture": facts.architecture,
@@ -117,7 +119,7 @@ def with_gguf(
         **{f"tokenizer.{key}": value for key, value in tokenizer.values().items()},
     }
     units, shard = _placed(written, values, name)
-    notes = [*plan.notes, *facts.notes(), *made.notes, *tokenizer.notes]
+    notes = [*plan.notes, *facts.notes(), *converter.notes, *tokenizer.notes]
     return replace(
         plan,
         recipe=recipe,
@@ -129,7 +131,7 @@ def with_gguf(
 
 
 def _type_asked(recipe: Recipe) -> str | None:
-    """Return the type of GGUF that the recipe asks for; None if it states none."""
+    """Return the GGUF type of the recipe's out_dtype or dtype; None if the recipe has neither."""
     requested = recipe.out_dtype or recipe.dtype
     if requested is None:
         return None
@@ -142,7 +144,7 @@ def _type_asked(recipe: Recipe) -> str | None:
 
 
 def _main_type(written: Sequence[Written]) -> str:
-    """Return the type of most elements."""
+    """Return the GGUF type that most elements of the file have."""
     counts = dict.fromkeys(TYPES, 0)
     for tensor in written:
         counts[tensor.type] += math.prod(tensor.shape)
@@ -163,17 +165,17 @@ def _no_tokenizer(model: str) -> InputError:
 def _tokenizer(
     plan: Plan, config: dict[str, Any], shapes: Any, metadata: MetadataCache, *, offline: bool
 ) -> tuple[WrittenTokenizer, dict[str, str]]:
-    """Return the output's tokenizer, and the digests of the files that decide it."""
-    made = plan.vocabulary
-    if made is None and not has_tokenizer(plan.reference_model):
+    """Return the output's tokenizer, and the digest of its source's tokenizer files, by model."""
+    vocab = plan.vocabulary
+    if vocab is None and not has_tokenizer(plan.reference_model):
         raise _no_tokenizer(plan.reference_model.ref.text)
-    host = made.host if made else read_vocabulary(plan.reference_model, metadata, offline=offline)
-    new = {token.content: token.definition for token in made.new} if made else {}
+    host = vocab.host if vocab else read_vocabulary(plan.reference_model, metadata, offline=offline)
+    new = {token.content: token.definition for token in vocab.new} if vocab else {}
     tokenizer = WrittenTokenizer(
         model=host.ref.text,
-        facts=extended_tokenizer(made) if made and made.new else host.facts(),
+        facts=extended_tokenizer(vocab) if vocab and vocab.new else host.facts(),
         settings=read_json(host.source, CONFIG) if CONFIG in host.files else {},
-        ids=made.ids if made else host.ids,
+        ids=vocab.ids if vocab else host.ids,
         added={**host.added, **{token: facts for token, facts in new.items() if facts is not None}},
         config=config,
         rows=shapes["model.embed_tokens.weight"][0],
@@ -185,7 +187,16 @@ def _tokenizer(
 def _placed(
     written: Sequence[Written], values: dict[str, Value], name: str
 ) -> tuple[tuple[Unit, ...], Shard]:
-    """Return the units of the file, and the file."""
+    """Return the units of the file, and the file as a shard.
+
+    Args:
+        written: the tensors, in the order of the file.
+        values: the metadata.
+        name: the name of the file.
+
+    Raises:
+        InputError: a value cannot be written as GGUF.
+    """
     places, end = [], 0
     for tensor in written:
         places.append(Placed(tensor.name, tensor.shape, tensor.type, end))
@@ -212,8 +223,13 @@ def _placed(
 
 
 def _parts(tensor: Written, number: int) -> Iterator[Unit]:
-    """Yield the units of a tensor, and one of zeros where the next one is aligned."""
-    blank = Unit(
+    """Yield the units of a tensor, followed by a unit of zeros if the next tensor needs alignment.
+
+    Args:
+        tensor: the tensor.
+        number: the number to set in these units; the caller replaces it and the offset.
+    """
+    template = Unit(
         number=number,
         name=tensor.name,
         dtype="",
@@ -226,19 +242,19 @@ def _parts(tensor: Written, number: int) -> Iterator[Unit]:
     )
     rows = tensor.shape[:-1] if len(tensor.parts) > 1 else ()
     for place, part in enumerate(tensor.parts):
-        whole = (*rows, part.shape[-1]) if rows else part.shape
+        shape = (*rows, part.shape[-1]) if rows else part.shape
         yield replace(
-            blank,
+            template,
             dtype=part.dtype,
             shape=part.shape,
             nbytes=part.nbytes,
             block_elements=tensor.block_elements,
             expression=part,
-            tensors={} if place else {tensor.name: whole},
+            tensors={} if place else {tensor.name: shape},
         )
     size = sum(part.nbytes for part in tensor.parts)
     if gap := aligned_end(size) - size:
         filling = Literal.of(f"after {tensor.name}", "U8", (0,) * gap)
         yield replace(
-            blank, name=filling.name, dtype="U8", shape=(gap,), nbytes=gap, expression=filling
+            template, name=filling.name, dtype="U8", shape=(gap,), nbytes=gap, expression=filling
         )

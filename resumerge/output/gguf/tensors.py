@@ -1,4 +1,4 @@
-"""The tensors of a GGUF file, from those of a model: names, orders of rows, types."""
+"""The tensors of a GGUF file, converted from a model's tensors: names, row orders, types."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from resumerge.tensors.target import BLOCK_ELEMENTS
 
 PLAIN = ("F32", "F16", "BF16")
 TYPES = (*PLAIN, *ENCODED)
-"""The types of GGUF that are written."""
+"""The GGUF types that can be written."""
 
 _FALLBACK = "F16"
-"""The type of matrices whose rows are no whole blocks, as in llama.cpp's converter."""
+"""The type of matrices whose rows are not whole blocks, as in llama.cpp's converter."""
 
 _FINER = {"Q4_0": "Q8_0"}
-"""The type of embeddings and heads, by the file's type: they suffer most from few bits."""
+"""The type of embeddings and heads, by the requested type. Few bits harm them most."""
 
 _ROUTERS = ("ffn_gate_inp", SHARED_GATE)
 _LAYER = re.compile(r"model\.layers\.(0|[1-9]\d*)\.(.+)\.(weight|bias)")
@@ -41,11 +41,11 @@ class Written:
 
     Args:
         name: the tensor's name in the file.
-        shape: its shape, the innermost dimension last.
-        type: the name of its type in GGUF.
-        parts: the tensors that its elements consist of, one after the other; for types with blocks,
-            the bytes of the blocks.
-        block_elements: elements of a block of each part.
+        shape: the shape, the innermost dimension last.
+        type: the name of the type in GGUF.
+        parts: the expressions whose elements, one after the other, are the tensor's elements; for
+            GGUF types with blocks, the bytes of these blocks.
+        block_elements: the number of elements in a block of each part.
     """
 
     name: str
@@ -56,14 +56,14 @@ class Written:
 
 
 class WrittenTensors:
-    """Makes the tensors of a file.
+    """The conversion of a model's tensors to those of a GGUF file.
 
     Args:
         facts: the model's hyperparameters.
-        type: the type of matrices; None to keep each one's own.
+        type: the GGUF type of matrices; None to keep the type of each matrix.
 
     Attributes:
-        notes: sentences on tensors that are written in another type than the requested one.
+        notes: sentences about tensors that are not written in the requested type.
     """
 
     def __init__(self, facts: Hyperparameters, type: str | None) -> None:
@@ -88,7 +88,7 @@ class WrittenTensors:
             tensors: the tensors of the model, by transformers' names, in the order of the file.
 
         Raises:
-            InputError: the family has no such tensor, or lacks one.
+            InputError: a tensor does not belong to the family, or a tensor is missing.
         """
         parts_by_name: dict[str, dict[int, Tensor]] = defaultdict(dict)
         for name, tensor in tensors.items():
@@ -115,7 +115,13 @@ class WrittenTensors:
         )
 
     def _places(self, name: str, tensor: Tensor) -> Iterator[tuple[str, int, Tensor]]:
-        """Yield the place of a tensor in the file: name there, number of the part, elements."""
+        """Yield the parts of a tensor: the name in the file, the part's number, the elements.
+
+        The part's number is that of the expert; it is 0 for a tensor without experts.
+
+        Raises:
+            InputError: the tensor does not belong to the family.
+        """
         kind = name.rpartition(".")[2]
         if (gguf_module := self._top.get(name.removesuffix(f".{kind}"))) and kind == "weight":
             if self._facts.architecture.startswith("gemma") and gguf_module == "output":
@@ -137,7 +143,7 @@ class WrittenTensors:
     def _packed(
         self, name: str, tensor: Tensor, layer: str, module: str, matrix: str
     ) -> Iterator[tuple[str, int, Tensor]]:
-        """Yield the matrices of a tensor of all experts, as transformers 5 packs them."""
+        """Yield the parts (see `_places`) of a tensor in which transformers 5 packs all experts."""
         mixtral = module == "block_sparse_moe" or self._facts.family.model_type == "mixtral"
         names = {"down_proj": ["w2" if mixtral else "down_proj"]}.get(
             matrix, ["w1", "w3"] if mixtral else ["gate_proj", "up_proj"]
@@ -161,7 +167,11 @@ class WrittenTensors:
             )
 
     def _check_complete(self, parts_by_name: Mapping[str, Mapping[int, Tensor]]) -> None:
-        """Check that each layer has the tensors that the first has, with all experts."""
+        """Verify that every layer has the same tensors as the first layer, and all experts.
+
+        Raises:
+            InputError: a tensor is missing or superfluous.
+        """
         count = self._facts.values()[f"{self._facts.architecture}.block_count"]
         assert isinstance(count, int)
         layers = defaultdict[int, set[str]](set)
@@ -197,11 +207,15 @@ class WrittenTensors:
             shape, parts = shape[1:], (sample,)
         type = self._type_of(name, module, shape, sample)
         expressions = tuple(self._made(name, module, part, type) for part in parts)
-        blocks = {_block_elements(part) for part in expressions}
-        return Written(name, shape, type, expressions, max(blocks))
+        block_sizes = {_block_elements(part) for part in expressions}
+        return Written(name, shape, type, expressions, max(block_sizes))
 
     def _type_of(self, name: str, module: str, shape: tuple[int, ...], tensor: Tensor) -> str:
-        """Return the type of a tensor: vectors, norms and routers are F32."""
+        """Return the GGUF type of a tensor: F32 for vectors, norms and routers.
+
+        Raises:
+            InputError: the tensor cannot be written as GGUF.
+        """
         if tensor.dtype not in FLOATS:
             raise self._unknown(name, "floats", tensor.dtype)
         if not 1 <= len(shape) <= 3 or tensor.numel == 0:
@@ -217,7 +231,7 @@ class WrittenTensors:
         return type_name
 
     def _made(self, name: str, module: str, tensor: Tensor, type: str) -> Tensor:
-        """Return the expression of a part: in its type, with its rows in llama.cpp's order."""
+        """Return the expression of a part in its GGUF type, with its rows in llama.cpp's order."""
         family, dtype = self._facts.family, type if type in PLAIN else "F32"
         added = family.added if module.endswith("norm") else 0.0
         tensor = _rounded(tensor, "F32" if added else dtype)
@@ -233,16 +247,18 @@ class WrittenTensors:
 
 
 def _rounded(tensor: Tensor, dtype: str) -> Tensor:
-    """Return a tensor of the output in another dtype, computed with no rounding to its own."""
+    """Return a tensor of the output in another dtype, without rounding to its own dtype first."""
     if isinstance(tensor, Merged):
         return replace(tensor, dtype=dtype)
     return Rounded.of(tensor.exact if tensor.dtype != dtype else tensor, dtype)
 
 
 def _block_elements(tensor: Tensor) -> int:
-    """Return the elements of a block: those of the merge that computes it, in whole groups.
+    """Return the number of elements in a block of a part.
 
-    Random masks are keyed by the merge's blocks. A run that cuts one computes it twice.
+    This is the block size of the merge that computes the part, rounded up to whole groups of
+    interleaved rows. Random masks are keyed by the merge's blocks, so a block run that divides such
+    a block computes it twice. For GGUF types with blocks, the elements are bytes.
     """
     blocks = [node.block_elements for node in tensor.nodes() if isinstance(node, Merged)]
     size = max(blocks, default=BLOCK_ELEMENTS)

@@ -1,7 +1,7 @@
-"""The tokenizer in a GGUF file, from tokenizer.json: as llama.cpp's converter writes it.
+"""The tokenizer in a GGUF file, converted from tokenizer.json, as llama.cpp's converter writes it.
 
-The converter asks transformers and SentencePiece; here tokenizer.json alone is read, which
-transformers makes of other files.
+That converter uses transformers and SentencePiece. This module reads only tokenizer.json, which
+transformers makes from other tokenizer files.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ from resumerge.sources.gguf.tokenizer import (
 )
 
 _LIKE_CONTROL = ("<pad>", "<mask>", "<2mass>", "[@BOS@]")
-"""Control tokens that models mark as plain ones. Source: llama.cpp's converter."""
+"""Control tokens that some models declare as plain tokens. Source: llama.cpp's converter."""
 
 _PHI, _OF_PHI = re.compile("phi-?3", re.IGNORECASE), {"<unk>", "<s>", "<|endoftext|>"}
-"""The names of Phi 3, and the tokens that llama.cpp expects in a model of such a name."""
+"""The pattern of Phi 3's names, and the tokens that llama.cpp expects in a model with that name."""
 
 _PREFIX = {"always": True, "first": True, "never": False}
 
 
 @dataclass
 class WrittenTokenizer:
-    """A tokenizer as llama.cpp needs it.
+    """A tokenizer in the form that llama.cpp reads.
 
     Args:
-        model: the model that it belongs to, for messages.
+        model: the model that the tokenizer belongs to, for messages.
         facts: the content of tokenizer.json.
         settings: the content of tokenizer_config.json.
-        ids: the number of every token.
+        ids: the id of every token.
         added: the definition of each added token.
-        config: the output's config.json, whose ids of special tokens are taken where the
-            tokenizer names none.
-        rows: the rows of the embedding.
-        template: the chat template; None for none.
+        config: the output's config.json. Its ids of special tokens are used if the tokenizer does
+            not name these tokens.
+        rows: the number of rows of the embedding.
+        template: the chat template; None if the model has none.
     """
 
     model: str
@@ -63,10 +63,10 @@ class WrittenTokenizer:
     notes: list[str] = field(default_factory=list)
 
     def values(self) -> dict[str, Value]:
-        """Return the metadata, under the keys of GGUF.
+        """Return the metadata, by GGUF key without the prefix ``tokenizer.``.
 
         Raises:
-            InputError: llama.cpp has no such tokenizer.
+            InputError: llama.cpp does not support the tokenizer.
         """
         largest = max(self.ids.values(), default=0)
         if largest >= self.rows:
@@ -82,21 +82,21 @@ class WrittenTokenizer:
             if model.get(key):
                 raise self._unfit(f"model.{key}", "none", model[key])
         by_bytes = model.get("byte_fallback") is True
-        found = self._of_pieces() if by_bytes else self._of_bytes()
-        found |= self._special()
+        metadata = self._of_pieces() if by_bytes else self._of_bytes()
+        metadata |= self._special()
         if self.template:
-            found["chat_template"] = self.template
+            metadata["chat_template"] = self.template
         self._note_on_matching()
         return {
             name if name == "chat_template" else f"ggml.{name}": value
-            for name, value in found.items()
+            for name, value in metadata.items()
         }
 
     def label(self, name: str) -> str:
-        """Return the name of a model as the file has it.
+        """Return a model's name, changed if llama.cpp would treat the tokenizer wrongly by it.
 
-        llama.cpp takes spaces after special tokens if the name has that of Phi 3 in it, and fails
-        if the tokens of Phi 3 are not there. (llama-vocab.cpp)
+        If a name contains that of Phi 3, llama.cpp removes spaces after special tokens, and fails
+        if the tokens of Phi 3 are missing. Source: llama-vocab.cpp.
         """
         if not self._is_of_phi:
             return _PHI.sub("Phi_3", name)
@@ -104,7 +104,7 @@ class WrittenTokenizer:
 
     @property
     def _is_of_phi(self) -> bool:
-        """Whether special tokens are those of Phi 3, which take the spaces after them."""
+        """Whether the tokenizer is Phi 3's, whose added tokens remove the spaces after them."""
         takes = any(definition.get("rstrip") for definition in self.added.values())
         return takes and self.ids.keys() >= _OF_PHI
 
@@ -119,7 +119,11 @@ class WrittenTokenizer:
         )
 
     def _of_bytes(self) -> dict[str, Value]:
-        """Return the values of a BPE of bytes, like that of GPT-2."""
+        """Return the metadata of a byte-level BPE, such as GPT-2's.
+
+        Raises:
+            InputError: llama.cpp does not support the tokenizer.
+        """
         name = pre_tokenizer_name(self.facts)
         if name is None:
             raise self._unfit(
@@ -145,7 +149,11 @@ class WrittenTokenizer:
         }
 
     def _of_pieces(self) -> dict[str, Value]:
-        """Return the values of a BPE of pieces, like that of Llama 2."""
+        """Return the metadata of a BPE of SentencePiece's pieces, such as Llama 2's.
+
+        Raises:
+            InputError: llama.cpp does not support the tokenizer.
+        """
         plain = self.facts["model"]["vocab"]
         prefix = self._space_is_added()
         texts, types = self._tokens()
@@ -176,27 +184,31 @@ class WrittenTokenizer:
         }
 
     def _space_is_added(self) -> bool:
-        """Return whether a space is put before a text; check the other changes of text."""
-        found = self.facts.get("normalizer")
-        steps = _steps(found, "normalizers")
+        """Return whether the tokenizer puts a space before a text.
+
+        Raises:
+            InputError: the tokenizer changes the text in another way than SentencePiece.
+        """
+        normalizer = self.facts.get("normalizer")
+        steps = _steps(normalizer, "normalizers")
         added = SPACE_FIRST in steps
-        rest = [step for step in steps if step != SPACE_FIRST]
+        other_steps = [step for step in steps if step != SPACE_FIRST]
         before = _object(self.facts.get("pre_tokenizer"))
-        if before.get("type") == "Metaspace" and not rest and not added:
-            how = before.get("prepend_scheme", "always")
-            if before.get("replacement", SPACE) == SPACE and how in [*_PREFIX]:
-                if how == "first":
+        if before.get("type") == "Metaspace" and not other_steps and not added:
+            scheme = before.get("prepend_scheme", "always")
+            if before.get("replacement", SPACE) == SPACE and scheme in [*_PREFIX]:
+                if scheme == "first":
                     self.notes.append(
                         f"{self.model}: a space is put before the first word alone; llama.cpp puts "
                         "one after every special token, too"
                     )
-                return _PREFIX[how]
+                return _PREFIX[scheme]
         is_split = before.get("type") == "Split" and before.get("pattern") == {"String": " "}
-        if rest != [TO_SPACE_SIGN] or (before and not is_split):
+        if other_steps != [TO_SPACE_SIGN] or (before and not is_split):
             raise self._unfit(
                 "normalizer and pre_tokenizer",
                 "those of SentencePiece: spaces become \u2581",
-                _shown([found, before]),
+                _shown([normalizer, before]),
             )
         return added
 
@@ -213,7 +225,7 @@ class WrittenTokenizer:
             yield parts[0], parts[1]
 
     def _tokens(self) -> tuple[list[str], np.ndarray]:
-        """Return the text and the type of each token."""
+        """Return the texts of all tokens, and their types as int32, both by id."""
         texts = [f"[PAD{number}]" for number in range(self.rows)]
         types = np.full(self.rows, TokenType.UNUSED, np.int32)
         for token, number in self.ids.items():
@@ -231,22 +243,22 @@ class WrittenTokenizer:
         return texts, types
 
     def _special(self) -> dict[str, Value]:
-        """Return the numbers of special tokens, and the settings which of them a text gets."""
-        found: dict[str, Value] = {}
+        """Return the ids of special tokens, and whether bos and eos are added to a text."""
+        metadata: dict[str, Value] = {}
         for kind, name in SPECIAL.items():
             number = self._number_of(kind)
             if number is not None:
-                found[f"{name}_token_id"] = number
+                metadata[f"{name}_token_id"] = number
         begin, end = self._around_text()
         for kind, token in (("bos", begin), ("eos", end)):
             if token is not None:
-                found[f"{kind}_token_id"] = token
-            found[f"add_{kind}_token"] = token is not None
-        return found
+                metadata[f"{kind}_token_id"] = token
+            metadata[f"add_{kind}_token"] = token is not None
+        return metadata
 
     def _number_of(self, kind: str) -> int | None:
-        named = self.settings.get(f"{kind}_token")
-        content = named.get("content") if isinstance(named, Mapping) else named
+        token = self.settings.get(f"{kind}_token")
+        content = token.get("content") if isinstance(token, Mapping) else token
         if isinstance(content, str) and content in self.ids:
             return self.ids[content]
         number: Any = self.config.get(f"{kind}_token_id")
@@ -254,7 +266,7 @@ class WrittenTokenizer:
         return number if type(number) is int and 0 <= number < self.rows else None
 
     def _around_text(self) -> tuple[int | None, int | None]:
-        """Return the token that is put before a text, and the one after it."""
+        """Return the ids of the tokens to add before and after a text; None for no token."""
         around: tuple[int | None, int | None] = (None, None)
         for step in _steps(self.facts.get("post_processor"), "processors"):
             kind = step.get("type")
@@ -284,7 +296,7 @@ class WrittenTokenizer:
         return next(iter(before), None), next(iter(after), None)
 
     def _note_on_matching(self) -> None:
-        """Note the added tokens with settings that a GGUF file cannot state."""
+        """Append notes about added tokens with settings that a GGUF file cannot express."""
         normalised = self.facts.get("normalizer") and [
             token
             for token, definition in self.added.items()
@@ -312,7 +324,12 @@ def _object(found: Any) -> Mapping[str, Any]:
 
 
 def _steps(found: Any, several: str) -> list[Mapping[str, Any]]:
-    """Return the steps of a part of tokenizer.json, which is one or a sequence."""
+    """Return the steps of a part of tokenizer.json: one step, or a sequence of steps.
+
+    Args:
+        found: the part; None if it is missing.
+        several: the key of the list in a sequence.
+    """
     inner = _object(found)
     steps = inner.get(several) if inner.get("type") == "Sequence" else [found] if found else []
     return [_object(step) for step in steps] if isinstance(steps, list) else []
