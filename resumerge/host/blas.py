@@ -1,4 +1,4 @@
-"""The threads of NumPy's BLAS: by default one for each core, which wait for each other busily."""
+"""The threads of NumPy's BLAS. By default, it has one per core, and they wait in busy loops."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NAMES = (
 
 
 class _OneThread:
-    """The count of threads inside `one_blas_thread`; the last one to leave restores the setting."""
+    """The number of active `one_blas_thread` blocks. The last one restores BLAS's own setting."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -52,11 +52,12 @@ _one_thread = _OneThread()
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Have OpenBLAS compute in the thread that calls it, until the end of the block.
+    """Make OpenBLAS compute in the calling thread, until the end of the block.
 
-    Threads that compute are as many as there are cores already, and what depends on no number of
-    threads has the same bits on every machine of a kind. Threads may be in such blocks at once.
-    Where NumPy has another BLAS, nothing changes.
+    A merge already has one computing thread per core, so more threads would not be faster. Besides,
+    results that do not depend on the number of threads have the same bits on every machine of a
+    kind. Several threads may be in such blocks at the same time. If NumPy uses another BLAS,
+    nothing changes.
     """
     _one_thread.begin()
     try:
@@ -66,7 +67,7 @@ def one_blas_thread() -> Iterator[None]:
 
 
 def _loaded() -> list[ctypes.CDLL]:
-    """Return the OpenBLAS libraries that this process has loaded; without /proc, NumPy's own."""
+    """Return the OpenBLAS libraries that this process has loaded; without /proc, only NumPy's."""
     try:
         lines = kernel_file("/proc/self/maps").read_text().splitlines()
     except OSError:
@@ -77,7 +78,7 @@ def _loaded() -> list[ctypes.CDLL]:
 
 
 def _in_wheel() -> Iterator[Path]:
-    """Yield the OpenBLAS libraries in NumPy's wheel, which NumPy loads itself."""
+    """Yield the paths of the OpenBLAS libraries in NumPy's wheel, which NumPy itself loads."""
     numpy = find_spec("numpy")
     for package in (numpy and numpy.submodule_search_locations) or ():
         for folder in (Path(package, ".dylibs"), Path(f"{package}.libs")):

@@ -9,7 +9,9 @@ from pathlib import Path
 from resumerge.host.system import LINUX
 
 PATIENCE_SECONDS = 5.0
-"""The seconds to wait for nvidia-smi, which needs half a second, and never ends if a driver hangs.
+"""The most seconds to wait for nvidia-smi.
+
+It needs half a second, but never ends if the driver hangs.
 """
 
 _QUERY = ("--query-gpu=name,memory.total,memory.free", "--format=csv,noheader,nounits")
@@ -17,7 +19,7 @@ _QUERY = ("--query-gpu=name,memory.total,memory.free", "--format=csv,noheader,no
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU, and its memory in bytes; None where the driver did not say."""
+    """A GPU, with its total and free memory in bytes; None if the driver did not report it."""
 
     name: str
     total: int | None
@@ -25,15 +27,17 @@ class Gpu:
 
 
 def find_gpus(root: Path = Path("/"), command: str = "nvidia-smi") -> list[Gpu]:
-    """Return NVIDIA's GPUs, in the driver's order. Raise no error; take at most `PATIENCE_SECONDS`.
+    """Return NVIDIA's GPUs, in the driver's order; empty if none are found, also after an error.
+
+    The call takes at most about `PATIENCE_SECONDS`.
 
     Args:
         root: the root of the file system, for `/proc/driver/nvidia`.
-        command: the program that is asked first.
+        command: the program to run first; `/proc` is read if it fails.
     """
-    asked = _ask(command)
-    if asked is not None:
-        return asked
+    gpus = _ask(command)
+    if gpus is not None:
+        return gpus
     return _of_driver(root) if LINUX else []
 
 

@@ -16,7 +16,7 @@ from resumerge.host.platform import ROOT, find_platform, goes_to
 def describe_host(root: Path = ROOT) -> dict[str, Any]:
     """Return the facts about this machine. Sizes are in bytes.
 
-    The call takes a few milliseconds, and as long as nvidia-smi where there is one.
+    The call takes a few milliseconds, plus the time of nvidia-smi if it is installed.
 
     Args:
         root: the root of the file system.

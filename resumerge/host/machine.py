@@ -1,4 +1,4 @@
-"""The machine's name, boot id, cores, and free disk space; how much of a disk stays free."""
+"""The machine's name, boot id, cores and free disk space, and the disk space to keep free."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ from pathlib import Path
 from resumerge.host.system import kernel_file, offered
 
 FREE_FOR_COMPANIONS = 30_000_000
-"""Bytes that a merge needs on the output's disk beside its shards: for companions and the ledger.
+"""The bytes that a merge needs on the output's disk for companions and the ledger.
 
-An allowance, not a count. The ledger has up to 16 bytes for each block of the output and of each
-model that is merged (1.5 MB for two models of 8 billion parameters), and its snapshot as many. The
-rest is for the companions, of which the tokenizer is the largest. Where all this takes more, and
+This is an allowance, not a count. The ledger has up to 16 bytes for each block of the output and of
+each merged model (1.5 MB for two models of 8 billion parameters), and its snapshot has the same
+size. The rest is for the companions; the largest of them is the tokenizer. If they need more, and
 the disk is full, a write fails, and the run can be resumed.
 """
 
 FREE_BESIDE_SHARDS = FREE_FOR_COMPANIONS // 2
-"""Bytes of the output's disk that stay free when a shard gets its space during a merge.
+"""The bytes of the output's disk that stay free when space for a shard is reserved during a merge.
 
-Half of what has to be free before a new merge: the ledger, which grows meanwhile, may take the
-other half, and the shard for which the disk had space then still gets it.
+A new merge requires twice as many bytes to be free. The ledger may use the other half while it
+grows, so that a shard that had space on the disk before the merge still has space later.
 """
 
 FREE_BESIDE_DOWNLOADS = 16_000_000
-"""Bytes of the cache's disk that downloads leave free.
+"""The bytes of the cache's disk that downloads leave free.
 
-About as many as shards leave, and for the same: the ledger, the companions and the metadata cache,
-where they are on this disk. Space for shards comes on top (`SpaceReservation.reserved_bytes`).
+They are for the ledger, the companions and the metadata cache, which may be on the same disk. The
+space for shards is added to them (`SpaceReservation.reserved_bytes`).
 """
 
 
 def hostname() -> str:
-    """Return the machine's name."""
+    """Return the machine's name; ``unknown`` if it has none."""
     return socket.gethostname() or "unknown"
 
 
 def boot_id() -> str:
-    """Return an id that changes with every boot; empty where the system does not say."""
+    """Return an id that changes with every boot; empty if the system has none."""
     try:
         return kernel_file("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -53,11 +53,11 @@ def cores() -> int:
 
 
 def free_bytes(path: Path) -> int:
-    """Return the free bytes of the disk that a path, which need not exist yet, would be on."""
+    """Return the free bytes of a path's disk. The path need not exist yet."""
     folder = existing_folder(path)
     return shutil.disk_usage(folder).free if folder else 0
 
 
 def existing_folder(path: Path) -> Path | None:
-    """Return the path, or the nearest folder above it that exists."""
+    """Return the path if it is a folder, else the nearest folder above it; None without one."""
     return next((folder for folder in (path, *path.parents) if folder.is_dir()), None)

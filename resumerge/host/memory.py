@@ -14,23 +14,24 @@ from resumerge.sizes import show_size
 MACHINE = "the machine"
 _UNLIMITED = 1 << 60
 _SHORT = 0.1
-"""The share of the machine's memory below which the kernel pushes cgroups to their soft limits."""
+"""A share of the machine's memory. If less is available, the kernel enforces cgroups' soft limits.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Memory:
     """A measurement of memory.
 
-    Documents have `total`, `available` and `bound` by these names (`host/host.py`), and a `Memory`
-    is made of them again: a new field needs a default.
+    Documents contain `total`, `available` and `bound` under these names (`host/host.py`). A
+    `Memory` is also constructed from a document, so a new field needs a default.
 
     Args:
-        total: bytes of the machine's memory, or of the smallest cgroup limit.
-        available: bytes that can be taken without swapping or being killed. Page cache counts as
-            available where it can be dropped at once: it is neither dirty nor mapped.
+        total: the bytes of the machine's memory, or the smallest cgroup limit.
+        available: the bytes that can be allocated without swapping or an OOM kill. Page cache
+            counts as available if it can be dropped at once, that is, if it is clean and unmapped.
         bound: the machine, or the name of the cgroup, with the least available memory.
-        stalled: the share of the time since the measurement before in which every task that could
-            have run waited for memory; 0 where the kernel does not say (PSI).
+        stalled: the share of the time since the last measurement in which all runnable tasks waited
+            for memory; 0 if the kernel does not report it (PSI).
     """
 
     total: int
@@ -44,7 +45,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class _Files:
-    """The names of files and fields in one version of cgroups."""
+    """The names of the files and fields that are read in one version of cgroups."""
 
     used: str
     hard: tuple[str, ...]
@@ -62,14 +63,13 @@ _V1 = _Files(
 )
 _V2 = _Files(
     used="memory.current",
-    hard=("memory.max", "memory.high"),  # above `high` the kernel slows a process to a crawl
+    hard=("memory.max", "memory.high"),  # above `high`, the kernel throttles a process heavily
     soft="",
     cached=("inactive_file", "active_file"),
     busy=("file_mapped", "file_dirty", "file_writeback"),
 )
 _ABOVE = "hierarchical_memory_limit"
-"""The field of a v1 `memory.stat` with the smallest limit of all cgroups above, even out of sight.
-"""
+"""The field of a v1 `memory.stat` with the smallest limit of all cgroups above, visible or not."""
 
 
 @dataclass(frozen=True)
@@ -77,9 +77,9 @@ class Cgroup:
     """A memory cgroup.
 
     Args:
-        folder: its folder in the mounted hierarchy.
-        files: the names of its files.
-        own: whether the process itself is in this cgroup, not only in one below it.
+        folder: the cgroup's folder in the mounted hierarchy.
+        files: the names of the cgroup's files.
+        own: whether the process is in this cgroup itself, not only in one below it.
     """
 
     folder: Path
@@ -87,10 +87,10 @@ class Cgroup:
     own: bool
 
     def measure(self, *, soft: bool) -> tuple[int, int] | None:
-        """Return (limit, available) in bytes; None where nothing limits it.
+        """Return (limit, available) in bytes; None if the cgroup has no limit.
 
         Args:
-            soft: whether the soft limit holds too.
+            soft: whether the soft limit counts as a limit.
         """
         names = [*self.files.hard, *([self.files.soft] if soft and self.files.soft else [])]
         limits = [limit for name in names if (limit := _number(self.folder / name)) is not None]
@@ -108,7 +108,7 @@ class Cgroup:
 
 
 class MemoryGauge:
-    """A gauge that measures again and again; the cgroups are looked for once."""
+    """A gauge for repeated measurements. It looks up the cgroups only once."""
 
     def __init__(self) -> None:
         self._groups = cgroups()
@@ -118,23 +118,23 @@ class MemoryGauge:
         self._stalls = self._stalled_until_now()
 
     def measure(self) -> Memory:
-        """Measure the memory now."""
+        """Return the present memory of the machine and the cgroups."""
         (total, available), bound = _machine(), MACHINE
         short = available < total * _SHORT
         for group in self._groups:
-            found = group.measure(soft=short)
-            if found is None:
+            limits = group.measure(soft=short)
+            if limits is None:
                 continue
-            total = min(total, found[0])
-            if found[1] < available:
-                available, bound = found[1], f"the cgroup {group.folder.name}"
-        before, self._stalls = self._stalls, self._stalled_until_now()
-        seconds = max(self._stalls[0] - before[0], 1e-3)
-        stalled = min(1.0, (self._stalls[1] - before[1]) / seconds)
+            total = min(total, limits[0])
+            if limits[1] < available:
+                available, bound = limits[1], f"the cgroup {group.folder.name}"
+        previous, self._stalls = self._stalls, self._stalled_until_now()
+        seconds = max(self._stalls[0] - previous[0], 1e-3)
+        stalled = min(1.0, (self._stalls[1] - previous[1]) / seconds)
         return Memory(total=total, available=available, bound=bound, stalled=stalled)
 
     def _stalled_until_now(self) -> tuple[float, float]:
-        """Return (now, seconds since boot in which everything waited for memory)."""
+        """Return (monotonic time, total seconds in which all tasks waited for memory)."""
         try:
             text = self._pressure.read_text() if self._pressure else ""
         except OSError:
@@ -145,30 +145,30 @@ class MemoryGauge:
 
 
 def measure_memory() -> Memory:
-    """Measure the memory once."""
+    """Return one measurement of memory. Its `stalled` has no meaning."""
     return MemoryGauge().measure()
 
 
 def address_space_limit() -> int | None:
-    """Return the bytes of address space that this process may have; None for no ``ulimit -v``."""
+    """Return the limit of this process's address space (``ulimit -v``) in bytes; None for none."""
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     return None if limit == resource.RLIM_INFINITY else limit
 
 
 def rss() -> int:
-    """Return the bytes of RSS that this process has."""
+    """Return the RSS of this process in bytes; on Linux without /proc, the largest RSS it had."""
     try:
         return int(kernel_file("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
     except OSError:
-        if LINUX:  # without /proc: the largest that it had
+        if LINUX:  # without /proc
             return _peak_by_getrusage()
         return _rss_now(os.getpid())
 
 
 def peak_rss_of(pid: int | str) -> int:
-    """Return the largest RSS that a live process had, in bytes; 0 where the system does not say.
+    """Return the largest RSS that a live process had, in bytes; 0 if it cannot be read.
 
-    Elsewhere than on Linux it is what the process has now.
+    On systems other than Linux, return the present RSS.
     """
     try:
         for line in kernel_file(f"/proc/{pid}/status").read_text().splitlines():
@@ -182,14 +182,14 @@ def peak_rss_of(pid: int | str) -> int:
 def peak_rss() -> int:
     """Return the largest RSS that this process had, in bytes.
 
-    The source is VmHWM where there is one: `getrusage` would count what the parent had when it
-    forked.
+    On Linux, this is VmHWM of /proc if possible, because `getrusage` includes the RSS of the parent
+    process at the fork.
     """
     return (LINUX and peak_rss_of("self")) or _peak_by_getrusage()
 
 
 def _rss_now(pid: int | str) -> int:
-    """Return the RSS of a process in bytes, by psutil; 0 where it is dead."""
+    """Return the RSS of a process in bytes, by psutil; 0 if the process is dead."""
     import psutil
 
     try:
@@ -199,12 +199,12 @@ def _rss_now(pid: int | str) -> int:
 
 
 def _peak_by_getrusage() -> int:
-    """Return the largest RSS of this process in bytes. getrusage(2) has KiB, but on macOS bytes."""
+    """Return the largest RSS of this process in bytes. getrusage(2) has KiB, on macOS bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if MACOS else 1024)
 
 
 def cgroups(pid: int | str = "self") -> list[Cgroup]:
-    """Return the memory cgroups of a process, from its own up to the topmost in sight."""
+    """Return the memory cgroups of a process, from its own cgroup to the topmost visible one."""
     try:
         memberships = kernel_file(f"/proc/{pid}/cgroup").read_text().splitlines()
         mounts = kernel_file("/proc/self/mountinfo").read_text().splitlines()
@@ -221,7 +221,8 @@ def cgroups(pid: int | str = "self") -> list[Cgroup]:
             continue
         if root is None:
             continue
-        # In a container its own cgroup may be mounted as the root, or the path lead out of sight.
+        # In a container, the container's cgroup may be mounted as the root. Then the path does not
+        # exist below the root.
         inside = Path(path).relative_to(root[0]) if Path(path).is_relative_to(root[0]) else Path()
         own = folder = root[1] / inside
         while folder != root[1].parent:
@@ -232,7 +233,13 @@ def cgroups(pid: int | str = "self") -> list[Cgroup]:
 
 
 def _mounted(mounts: list[str], kind: str, controller: str) -> tuple[Path, Path] | None:
-    """Return (the cgroup that is mounted, where) of a hierarchy; see proc(5), mountinfo."""
+    """Return (cgroup, mount point) of a mounted hierarchy; None without one. See proc(5).
+
+    Args:
+        mounts: the lines of mountinfo.
+        kind: the type of the filesystem.
+        controller: the controller that the mount's options must name; empty for any.
+    """
     for line in mounts:
         left, _, right = line.partition(" - ")
         root, place = left.split()[3:5]
@@ -243,17 +250,18 @@ def _mounted(mounts: list[str], kind: str, controller: str) -> tuple[Path, Path]
 
 
 def _machine() -> tuple[int, int]:
-    """Return (bytes of memory that the machine has, bytes available).
+    """Return (total bytes, available bytes) of the machine's memory.
 
-    Linux says so itself: psutil, for the other systems, takes longer to import than a plan to make.
+    On Linux, the kernel's files are read. psutil is used only on other systems, because importing
+    it takes longer than making a plan.
     """
-    found = _sizes(kernel_file("/proc/meminfo"))
-    if "MemAvailable" in found:
-        return found["MemTotal"], min(found["MemAvailable"], found["MemTotal"])
+    sizes = _sizes(kernel_file("/proc/meminfo"))
+    if "MemAvailable" in sizes:
+        return sizes["MemTotal"], min(sizes["MemAvailable"], sizes["MemTotal"])
     folder = kernel_file("/sys/devices/system/node")
     if nodes := [_sizes(path) for path in folder.glob("node*/meminfo")]:  # without /proc
         return sum(node["MemTotal"] for node in nodes), sum(map(_droppable, nodes))
-    if LINUX:  # without /sys, too: what is free, without the page cache
+    if LINUX:  # without /proc and /sys: free memory, without the page cache
         page = os.sysconf("SC_PAGE_SIZE")
         return os.sysconf("SC_PHYS_PAGES") * page, os.sysconf("SC_AVPHYS_PAGES") * page
     import psutil
@@ -263,14 +271,14 @@ def _machine() -> tuple[int, int]:
 
 
 def _droppable(node: dict[str, int]) -> int:
-    """Return the bytes of a NUMA node that are free, or page cache that can be dropped at once."""
+    """Return the bytes of a NUMA node that are free or droppable page cache."""
     cached = node["Active(file)"] + node["Inactive(file)"]
     busy = node["Mapped"] + node["Dirty"] + node["Writeback"]
     return node["MemFree"] + max(0, cached - busy)
 
 
 def _sizes(meminfo: Path) -> dict[str, int]:
-    """Return the sizes in a file meminfo, in bytes: of the machine, or of a NUMA node."""
+    """Return the sizes in bytes in a meminfo file, by name, of the machine or of a NUMA node."""
     lines = (line.partition(":") for line in _lines(meminfo))
     return {name.split()[-1]: int(rest.split()[0]) << 10 for name, _, rest in lines}
 
@@ -284,12 +292,12 @@ def _number(path: Path) -> int | None:
 
 
 def _fields(path: Path) -> dict[str, int]:
-    """Return the lines of a file, each a name and a number."""
+    """Return the numbers in a file whose lines are a name and a number, by name."""
     return {name: int(number) for name, number in (line.split() for line in _lines(path))}
 
 
 def _lines(path: Path) -> list[str]:
-    """Return the lines of a file; none where it does not exist."""
+    """Return the lines of a file; empty if it cannot be read."""
     try:
         return path.read_text().splitlines()
     except OSError:

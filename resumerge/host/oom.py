@@ -1,4 +1,4 @@
-"""Counts of processes that the kernel killed for lack of memory, and the budget after a kill."""
+"""The kernel's counts of OOM kills, and the memory budget after an OOM kill."""
 
 from __future__ import annotations
 
@@ -8,28 +8,34 @@ from resumerge.host.memory import cgroups
 from resumerge.host.system import kernel_file
 
 _COUNTED_IN = ("memory.oom_control", "memory.events")
-"""The files of a cgroup with counts, of v1 (only in the killed process's own group) and v2."""
+"""The files of a cgroup that count OOM kills, of v1 and v2.
+
+In v1, a kill is counted only in the killed process's own cgroup.
+"""
 
 
 def lowered_budget(budget: int, floor: int = 0) -> int:
-    """Return the budget for the next worker after a budget was too large: half of it.
+    """Return the memory budget in bytes after an OOM kill: half of the earlier budget.
 
     Args:
-        budget: bytes of the budget that was too large.
-        floor: bytes below which not even one thread can work.
+        budget: the earlier budget in bytes.
+        floor: the bytes that one thread needs. The result is not lower, unless `budget` is.
     """
     return min(budget, max(floor, budget // 2))
 
 
 class OomKills:
-    """The kernel's counts of OOM kills: in the cgroups of a process, and on the machine."""
+    """The kernel's counts of OOM kills in the cgroups of processes, and on the machine."""
 
     def __init__(self) -> None:
         self._before: dict[Path, int] = {}
         self.look("self")
 
     def look(self, pid: int | str) -> None:
-        """Count from now on in the cgroups of a live process, which may have been moved."""
+        """Start to watch the counts of a live process's cgroups.
+
+        Call this repeatedly, because a process can be moved to another cgroup.
+        """
         files = [group.folder / name for group in cgroups(pid) for name in _COUNTED_IN]
         for file in (*files, kernel_file("/proc/vmstat")):
             if file not in self._before and (count := _kills(file)) is not None:
@@ -38,13 +44,13 @@ class OomKills:
     def rose(self) -> bool:
         """Return whether the kernel killed a process since the last call.
 
-        A kill elsewhere on the machine counts as well: a false alarm costs a smaller budget, a
-        missed one would cost the next worker's life.
+        An OOM kill of another program on the machine also counts. A false alarm only lowers the
+        budget, but after a missed kill the next worker would be killed, too.
         """
         rose = False
-        for file, before in self._before.items():
+        for file, previous_count in self._before.items():
             count = _kills(file) or 0
-            rose |= count > before
+            rose |= count > previous_count
             self._before[file] = count
         return rose
 

@@ -1,4 +1,4 @@
-"""Folders that outlive this machine: a mounted Google Drive, what Kaggle saves, network disks."""
+"""Folders that outlive this machine: a mounted Google Drive, Kaggle's output, network disks."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _BUCKETS = ("fuse.gcsfuse", "gcsfuse", "fuse.s3fs", "fuse.rclone", "fuse.blobfus
 
 @dataclass(frozen=True)
 class PersistentFolder:
-    """A folder that exists longer than the machine.
+    """A folder that outlives the machine.
 
     Args:
-        folder: the highest folder that the user may write to.
+        folder: the topmost folder that the user may write to.
         kind: ``drive``, ``kaggle``, ``network`` or ``bucket``.
-        condition: the condition under which it is kept; empty if there is none.
+        condition: the condition under which the folder is kept; empty if it is always kept.
     """
 
     folder: Path
@@ -30,10 +30,10 @@ class PersistentFolder:
 
 
 def find_persistent(root: Path = Path("/")) -> list[PersistentFolder]:
-    """Find the folders that exist longer than this machine, the best first.
+    """Find the folders that outlive this machine, the best first.
 
     Args:
-        root: the root of the file system; the folders that are returned begin at ``/``.
+        root: the root of the file system to search. The returned paths begin with ``/`` anyway.
     """
     mounts: list[tuple[str, str]] = []
     with suppress(OSError):  # without /proc
@@ -42,7 +42,7 @@ def find_persistent(root: Path = Path("/")) -> list[PersistentFolder]:
 
 
 def _drive(root: Path, mounts: list[tuple[str, str]]) -> Iterator[PersistentFolder]:
-    """Yield Google Drive where it is mounted: an unmounted one is a folder on the VM's own disk."""
+    """Yield Google Drive if it is mounted. Unmounted, its folder is on the VM's own disk."""
     folder = Path("/") / DRIVE
     is_mounted = any(path == str(folder) for path, _ in mounts)
     if is_mounted and (root / DRIVE / "MyDrive").is_dir():

@@ -1,6 +1,6 @@
-"""The kind of this machine (Colab, Kaggle, a notebook, or another), and where its output goes.
+"""The kind of this machine (Colab, Kaggle, a notebook, or another), and the kind of its output.
 
-The kind is found from environment variables and folders; no network is used.
+Both are determined from environment variables and folders, without the network.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Platform:
 
     @property
     def ephemeral(self) -> bool:
-        """Whether the machine and its disk may be taken away while it works."""
+        """Whether the machine and its disk may disappear during a merge."""
         return self.kind in ("colab", "kaggle")
 
 
@@ -38,7 +38,7 @@ def find_platform(root: Path = ROOT, env: Mapping[str, str] | None = None) -> Pl
 
     Args:
         root: the root of the file system.
-        env: environment variables; by default those of this process.
+        env: the environment variables; None for those of this process.
     """
     env = os.environ if env is None else env
     notebook = in_notebook(env)
@@ -52,9 +52,10 @@ def find_platform(root: Path = ROOT, env: Mapping[str, str] | None = None) -> Pl
 def in_notebook(env: Mapping[str, str] | None = None) -> bool:
     """Return whether the output of this process is shown in a notebook's cell, not on a terminal.
 
-    IPython gives the commands of a cell (``!resumerge run …``) a pseudo-terminal, so that
-    `isatty` is true there. The launcher of a kernel sets JPY_PARENT_PID for the kernel and its
-    children; a kernel sets the other four, whatever launched it.
+    IPython runs the commands of a cell (``!resumerge run …``) in a pseudo-terminal, so `isatty`
+    returns True there. Environment variables are checked instead. The launcher of a kernel sets
+    JPY_PARENT_PID for the kernel and its children. A kernel sets the other four variables,
+    independently of its launcher.
     """
     env = os.environ if env is None else env
     kernel = {"TERM": "xterm-color", "CLICOLOR": "1", "PAGER": "cat", "GIT_PAGER": "cat"}
@@ -62,10 +63,10 @@ def in_notebook(env: Mapping[str, str] | None = None) -> bool:
 
 
 def goes_to(stream: IO[str], env: Mapping[str, str] | None = None) -> str:
-    """Return where a stream is shown: ``terminal``, ``cell`` or ``log``.
+    """Return the place where a stream is displayed: ``terminal``, ``cell`` or ``log``.
 
-    A cell shows text only: it would print control codes, or one line for each state of a progress
-    bar.
+    A cell cannot display a progress bar: it shows control codes as text, and every state of the bar
+    on a line of its own.
     """
     env = os.environ if env is None else env
     if in_notebook(env):

@@ -1,4 +1,4 @@
-"""Processes of this machine: telling reused pids apart, and a clock that never stops."""
+"""Processes of this machine: identification despite reused pids, and a clock that never stops."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from resumerge.host.system import kernel_file, offered
 
 
 def birth(pid: int) -> int | None:
-    """Return the start of a live process, in ticks since boot.
+    """Return the start time of a live process, in ticks since boot.
 
-    With the pid it identifies the process: the system reuses pids.
+    Pid and start time together identify a process, because the system reuses pids.
 
     Returns:
-        the ticks; None if there is no such process, or it is dead; 0 where the system does not say.
+        the ticks; None if the process does not exist or is dead; 0 if the system does not report
+        start times.
     """
     try:
         facts = kernel_file(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -24,7 +25,7 @@ def birth(pid: int) -> int | None:
 
 
 def pid_space() -> str:
-    """Return the pid namespace: pids may be compared within one namespace. Empty if not known."""
+    """Return an id of the pid namespace; empty if unknown. Pids are unique within a namespace."""
     try:
         return str(kernel_file("/proc/self/ns/pid").readlink())
     except OSError:
@@ -32,9 +33,10 @@ def pid_space() -> str:
 
 
 def clock() -> float:
-    """Return seconds; the clock does not stop while the machine is suspended.
+    """Return seconds of a monotonic clock that also counts while the machine is suspended.
 
-    POSIX leaves open whether CLOCK_MONOTONIC stops then; macOS's does not (clock_gettime(3)).
+    This is CLOCK_BOOTTIME, or else CLOCK_MONOTONIC. POSIX does not specify whether CLOCK_MONOTONIC
+    stops during suspension; on macOS it does not (clock_gettime(3)).
     """
     boot = offered(time, "CLOCK_BOOTTIME")
     return time.clock_gettime(time.CLOCK_MONOTONIC if boot is None else boot)

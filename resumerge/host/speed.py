@@ -1,7 +1,7 @@
-"""The speed of this machine, by a short probe: reading, writing and computing.
+"""The speed of reading, writing and computing on this machine, measured by a short probe.
 
-The probe takes a twentieth of a second and leaves no file behind. It is only a sample: on another
-disk, with files that are not cached, or beside other programs, the speed differs.
+The probe takes 0.05 s and leaves no file behind. It is only a sample: the speed differs on another
+disk, with files that are not cached, or while other programs run.
 """
 
 from __future__ import annotations
@@ -24,11 +24,10 @@ class Speed:
     """The result of the probe.
 
     Args:
-        read: the bytes read in a second; None where that could not be tried.
-        write: the bytes written in a second, until they are on disk; None where that could not be
-            tried.
-        compute: the elements of float32 in a second that one core multiplies and adds; None where
-            nothing is to be computed.
+        read: the bytes read per second; None if not measured.
+        write: the bytes written and synced to the disk per second; None if not measured.
+        compute: the float32 elements that one core multiplies and adds per second; None if not
+            measured.
     """
 
     read: float | None
@@ -42,9 +41,9 @@ def measure_speed(
     """Measure the speed of reading, writing and computing.
 
     Args:
-        source: a large file to read a part of; None for no reading.
-        folder: the folder that output is to be written to; None for no writing.
-        computes: whether computing is tried, which imports NumPy.
+        source: a large file to read a part of; None to skip reading.
+        folder: a folder on the disk of the output; None to skip writing.
+        computes: whether to measure computing.
     """
     return Speed(
         _read(source) if source else None,
@@ -54,9 +53,9 @@ def measure_speed(
 
 
 def _read(path: Path) -> float | None:
-    """Return the bytes a second of reading from the middle of a file, as a merge reads; or None.
+    """Return the bytes per second of reading from the middle of a file; None after an error.
 
-    The pieces and the calls are those of a merge.
+    Calls and sizes of reads are the same as in a merge.
     """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -80,9 +79,9 @@ def _read(path: Path) -> float | None:
 
 
 def _write(folder: Path) -> float | None:
-    """Return the bytes a second of writing to a file without a name; None if that fails.
+    """Return the bytes per second of writing to a file without a name; None after an error.
 
-    Nobody sees the file, and it is gone when it is closed.
+    The file is invisible to other programs, and disappears when it is closed.
     """
     nameless = offered(os, "O_TMPFILE")
     if nameless is None:

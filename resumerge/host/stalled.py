@@ -1,4 +1,4 @@
-"""The operation that a stalled process waits for, as far as the kernel tells (Linux)."""
+"""The operation that a stalled process waits for, as reported by the kernel (Linux only)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from pathlib import Path
 from resumerge.host.system import kernel_file
 
 _FILESYSTEMS = ("fuse", "nfs", "cifs")
-"""The words in the name of a kernel function that waits for a filesystem, even in the state ``S``.
-"""
+"""Words in the names of kernel functions that wait for a filesystem. The state may be ``S``."""
 
 _STATES = {
     "D": "is waiting for a disk or a network filesystem",
@@ -20,7 +19,7 @@ _STATES = {
     "S": "is sleeping",
     "Z": "is dead",
 }
-"""The states of ``/proc/PID/status``; the first explains a stall best."""
+"""The states in ``/proc/PID/stat``, the one that explains a stall best first."""
 
 
 @dataclass(frozen=True)
@@ -28,9 +27,8 @@ class ThreadState:
     """The state of a thread.
 
     Args:
-        state: one letter, as in ``/proc/PID/status``; empty where the system does not say.
-        kernel_function: the kernel's function that the thread waits in; empty where the system does
-            not say.
+        state: the letter in ``/proc/PID/stat``; empty if unknown.
+        kernel_function: the kernel's function that the thread waits in; empty if unknown.
     """
 
     state: str = ""
@@ -42,10 +40,10 @@ class ThreadState:
 
 
 def blocked_thread(pid: int) -> ThreadState:
-    """Return the state of the thread of a process that explains best why it makes no progress."""
+    """Return the state of the thread that best explains why a process makes no progress."""
     states = list(_STATES)
-    found = [_thread(task) for task in kernel_file(f"/proc/{pid}/task").glob("*")]
-    known = [thread for thread in found if thread.state in states]
+    threads = [_thread(task) for task in kernel_file(f"/proc/{pid}/task").glob("*")]
+    known = [thread for thread in threads if thread.state in states]
     return min(known, key=lambda thread: states.index(thread.state), default=ThreadState())
 
 

@@ -1,7 +1,7 @@
-"""The features of this operating system beyond POSIX, which are looked up only here.
+"""The features of this operating system beyond POSIX. No other module looks them up.
 
-Code that wants more than POSIX asks here for a feature by its name, and does without it if the
-answer is None. docs/architecture.md says how, and which promise is then weaker.
+Code that uses a feature beyond POSIX requests it here by name, and has an alternative if the result
+is None. docs/architecture.md lists the alternatives, and the promises that they weaken.
 """
 
 from __future__ import annotations
@@ -16,26 +16,25 @@ from types import ModuleType
 from typing import Any
 
 VARIABLE = "RESUMERGE_POSIX_ONLY"
-"""The environment variable that turns off everything beyond POSIX, unless it is empty or 0."""
+"""The environment variable that disables all features beyond POSIX, unless it is empty or 0."""
 
 POSIX_ONLY = os.environ.get(VARIABLE, "") not in ("", "0")
 LINUX = sys.platform == "linux" and not POSIX_ONLY
 MACOS = sys.platform == "darwin" and not POSIX_ONLY
 
 NOT_SUPPORTED = frozenset({errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL})
-"""The numbers of the errors that mean that a filesystem does not support an operation.
+"""The error numbers of operations that a filesystem does not support.
 
-The first two are one number on Linux, and two on macOS.
+EOPNOTSUPP and ENOTSUP are the same number on Linux, and different numbers on macOS.
 """
 
-_KERNEL = Path("/") if LINUX else Path(os.devnull)  # nothing can be below a device
+_KERNEL = Path("/") if LINUX else Path(os.devnull)  # no path exists below a device
 
 
 def kernel_file(path: str) -> Path:
-    """Return a file or folder of Linux's /proc or /sys by its path.
+    """Return the path of a file or folder in Linux's /proc or /sys.
 
-    On other systems nothing exists at the path that is returned: even if they have a /proc, it is
-    another one.
+    On other systems, return a path that does not exist, because their /proc has another format.
     """
     return _KERNEL / path.lstrip("/")
 
@@ -56,14 +55,16 @@ def libc(name: str) -> Any:
 def sync(fd: int, *, data_only: bool = False) -> None:
     """Make the bytes that were written to an open file durable.
 
-    macOS's fsync(2) leaves the data in the cache of the disk; F_FULLFSYNC (fcntl(2)) does not.
+    On macOS, fsync(2) leaves the data in the cache of the disk. Therefore F_FULLFSYNC of fcntl(2)
+    is used there, if the filesystem supports it.
 
     Args:
-        fd: the file.
-        data_only: whether its times need not be durable (fdatasync(2)), where that is quicker.
+        fd: the file's descriptor.
+        data_only: whether to sync only the content and not the file's times (fdatasync(2)), if the
+            system supports it.
 
     Raises:
-        OSError: it cannot be made durable.
+        OSError: the sync failed.
     """
     full = offered(fcntl, "F_FULLFSYNC")
     if full is not None:
