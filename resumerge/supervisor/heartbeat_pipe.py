@@ -1,4 +1,4 @@
-"""The heartbeat pipe: a worker reports progress to its supervisor."""
+"""The heartbeat pipe, by which a worker reports progress to its supervisor."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from contextlib import suppress
 from typing import Any
 
 HEARTBEAT_SECONDS = 0.5
-"""Least time between two heartbeats."""
+"""The least number of seconds between two heartbeats."""
 
 
 class HeartbeatPipe:
-    """The worker's end of the pipe. Many threads may use it; it never blocks and never fails.
+    """The worker's end of the pipe. Several threads may use it. Writing never blocks or fails.
 
-    A line is a JSON object with facts for the supervisor. An empty line is a heartbeat: bytes were
-    read, computed, written or downloaded since the last one.
+    A line is a JSON object with facts for the supervisor, or empty. An empty line is a heartbeat:
+    it means that bytes were read, computed, written or downloaded since the last heartbeat.
     """
 
     def __init__(self, fd: int) -> None:
@@ -25,13 +25,13 @@ class HeartbeatPipe:
         self._sent = self._printed = float("-inf")
 
     def heartbeat(self) -> None:
-        """Report progress. This is cheap enough to be called for every block."""
+        """Report progress. The call is cheap enough for every block."""
         if time.monotonic() - self._sent >= HEARTBEAT_SECONDS:
             self._sent = time.monotonic()
             self._write(b"\n")
 
     def printed(self) -> None:
-        """Report that the worker printed something, which is not progress."""
+        """Report that the worker printed text. This does not count as progress."""
         if time.monotonic() - self._printed >= HEARTBEAT_SECONDS:
             self._printed = time.monotonic()
             self.tell(printed_at=self._printed)
@@ -41,7 +41,7 @@ class HeartbeatPipe:
         self._write(json.dumps(facts).encode() + b"\n")
 
     def _write(self, line: bytes) -> None:
-        with suppress(OSError):  # the supervisor is dead, and this process will be killed
+        with suppress(OSError):  # the pipe is full, or the supervisor is dead
             os.write(self._fd, line)
 
 
@@ -49,8 +49,8 @@ class Listener:
     """The supervisor's end of the pipe.
 
     Args:
-        facts: the last value of each fact that the worker sent, by name.
-        is_open: whether the worker may send more.
+        facts: the latest value of each fact that the worker sent, by name.
+        is_open: whether the worker can send more.
     """
 
     def __init__(self, fd: int) -> None:
@@ -61,7 +61,7 @@ class Listener:
         self._rest = b""
 
     def receive(self) -> bool:
-        """Read what arrived, and return whether any of it is progress."""
+        """Read the lines that have arrived, and return whether one of them is progress."""
         data = b""
         with suppress(BlockingIOError):
             while piece := os.read(self.fd, 65536):
@@ -74,5 +74,5 @@ class Listener:
         return any("printed_at" not in message for message in messages)
 
     def close(self) -> None:
-        """Close the pipe."""
+        """Close this end of the pipe."""
         os.close(self.fd)

@@ -10,10 +10,10 @@ from resumerge.supervisor.heartbeat_pipe import HeartbeatPipe
 
 
 class HeartbeatReporter(Reporter):
-    """Forwards every call to another reporter, and sends each as a heartbeat.
+    """A reporter that forwards every call to another reporter, and sends heartbeats.
 
-    Facts that it sends: ``run``, the run's id; ``budget``, the bytes of RSS that this worker may
-    use; ``floor``, the bytes without which not even one thread can work.
+    It also sends three facts: ``run`` is the run's id, ``budget`` the bytes of RSS that this worker
+    may use, and ``floor`` the bytes of RSS that one thread needs.
     """
 
     def __init__(self, inner: Reporter, link: HeartbeatPipe) -> None:

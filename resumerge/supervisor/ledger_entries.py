@@ -1,4 +1,4 @@
-"""The supervisor's entries in the ledger of a run whose worker is dead."""
+"""The entries that the supervisor writes to a run's ledger after the worker has died."""
 
 from __future__ import annotations
 
@@ -10,18 +10,24 @@ from resumerge.supervisor.worker_exit import OUTCOMES, WorkerExit
 
 
 def record_death(ledger: Path, death: WorkerExit, peak_rss: int) -> None:
-    """Close the attempt of a dead worker, and note the cause of its death.
+    """Close the attempt of a dead worker in the ledger, and record the cause of its death.
 
     Args:
         ledger: the path of the run's ledger.
-        death: how the worker died.
-        peak_rss: largest RSS that was measured, in bytes.
+        death: the cause and facts of the worker's death.
+        peak_rss: the largest measured RSS of the worker, in bytes.
     """
     _write(ledger, death.pid, OUTCOMES[death.cause], peak_rss, death)
 
 
 def record_interrupted(ledger: Path, pid: int, peak_rss: int) -> None:
-    """Close the attempt of a worker that a second signal ended."""
+    """Close the attempt of a worker that was ended by a second signal.
+
+    Args:
+        ledger: the path of the run's ledger.
+        pid: the worker's process id.
+        peak_rss: the largest measured RSS of the worker, in bytes.
+    """
     _write(ledger, pid, "interrupted", peak_rss, None)
 
 
@@ -35,9 +41,9 @@ def committed_blocks(ledger: Path) -> int:
 
 
 def _write(ledger: Path, pid: int, outcome: str, peak_rss: int, death: WorkerExit | None) -> None:
-    """Write the end of an attempt, if the ledger can be written.
+    """Record the end of an attempt, if the ledger can be written.
 
-    Errors are ignored: a damaged ledger or a full disk must not keep the run from resuming.
+    Errors are ignored, because a damaged ledger or a full disk must not prevent the restart.
     """
     from resumerge.ledger import Ledger
 

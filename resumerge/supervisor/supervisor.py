@@ -1,4 +1,4 @@
-"""Start the worker, forward signals, and restart the worker when it was killed or stalls."""
+"""The loop that starts the worker, forwards signals, and restarts a killed or stalled worker."""
 
 from __future__ import annotations
 
@@ -25,19 +25,24 @@ from resumerge.supervisor.worker_exit import WorkerExit, cause_of
 _log = logging.getLogger(__name__)
 
 MOST_FAILURES = 5
-"""The most deaths of workers in a row without a newly committed block in between."""
+"""The most consecutive deaths of workers without a newly committed block in between.
+
+After one more death, no worker is started.
+"""
 
 LOOK_SECONDS = 0.5
-"""Seconds between two checks of a silent worker."""
+"""The most seconds between two checks of the worker."""
 
 LEAVE_SECONDS = 1.0
-"""Seconds that a worker has to exit by itself after two signals."""
+"""The seconds between a second stop signal and SIGKILL, for the worker to exit by itself."""
 
 KILL_SECONDS = 30.0
-"""Seconds after SIGKILL from which a worker that is still alive counts as hanging in the kernel."""
+"""The seconds after the first SIGKILL after which a live worker is reported as hanging."""
 
 SAME_SECONDS = 0.1
-"""The time within which a repeated signal counts once: `timeout` signals a process and its group.
+"""The seconds within which a repeated signal counts once.
+
+`timeout` sends its signal to the process and to the group, so that it arrives twice.
 """
 
 
@@ -46,8 +51,8 @@ class WorkerSpec:
     """The arguments of a worker.
 
     Args:
-        run: the id of the run to resume; None for what the command line says.
-        memory: budget of RSS in bytes; None for the command line's.
+        run: the id of the run to resume; None to follow the command line.
+        memory: the budget of RSS in bytes; None for that of the command line.
     """
 
     run: str | None = None
@@ -55,34 +60,35 @@ class WorkerSpec:
 
 
 class SupervisorOutput(Protocol):
-    """An output that shows the user what the supervisor does."""
+    """The messages of the supervisor to the user."""
 
     def alive(self, pid: int, quiet: float, printed_at: float) -> None:
-        """Show that the worker is alive. This is called at every look.
+        """Show that the worker is alive. The supervisor calls this at every check.
 
         Args:
             pid: the worker's process id.
-            quiet: seconds without progress.
-            printed_at: when the worker last printed, on the monotonic clock; 0 if it did not.
+            quiet: the seconds without progress.
+            printed_at: the time when the worker last printed, on the monotonic clock; 0 if it has
+                not printed.
         """
 
     def died(self, death: WorkerExit, spec: WorkerSpec) -> None:
-        """Show that a worker died, and that another is about to start."""
+        """Show that a worker died, and that the next one will start with `spec`."""
 
     def gave_up(self, death: WorkerExit, run: str | None) -> None:
-        """Show that a worker died, and that no other is started."""
+        """Show that a worker died, and that no other worker will start."""
 
     def hangs(self, death: WorkerExit, run: str | None) -> None:
         """Show that a stalled worker could not be killed."""
 
     def stopping(self, signum: int) -> None:
-        """Show that a signal asks the worker to stop. The worker commits first."""
+        """Show that a signal requests the worker to stop. The worker commits first."""
 
     def stopped(self, signum: int, run: str | None) -> None:
-        """Show how to resume after a worker that died while a signal was stopping it."""
+        """Show how to resume after a worker died, or was not restarted, because of a signal."""
 
     def refused(self, run: str, why: str) -> None:
-        """Show how to resume after a restarted worker refused its run, and printed why."""
+        """Show how to resume after a restarted worker refused its run and printed the reason."""
 
 
 def supervise(
@@ -91,15 +97,17 @@ def supervise(
     ledger_of: Callable[[str], Path],
     stall_seconds: float,
 ) -> int:
-    """Do a piece of work in a worker process, and in a new one each time that it is killed.
+    """Run a function in a worker process, and restart it in a new process after it was killed.
 
-    Call it while this process is small and has no other thread: workers are forked from it.
+    Workers are forked from this process. Call this while the process is small and has only one
+    thread.
 
     Args:
-        work: run in the worker, with its end of the heartbeat pipe; returns the exit code.
-        output: shows the user what happens.
+        work: called in the worker with its end of the heartbeat pipe; returns the exit code.
+        output: shows messages to the user.
         ledger_of: returns the path of a run's ledger, by the run's id.
-        stall_seconds: a worker without progress for longer is killed and restarted; 0 means never.
+        stall_seconds: the seconds without progress after which a worker is killed and restarted; 0
+            to never do so.
 
     Returns:
         the exit code of the command.
@@ -108,11 +116,11 @@ def supervise(
         return Supervisor(work, output, ledger_of, stall_seconds).run()
     finally:
         for signum in stop_signals():
-            signal.signal(signum, signal.SIG_IGN)  # too late to change the exit code
+            signal.signal(signum, signal.SIG_IGN)  # a later signal must not change the exit code
 
 
 class Supervisor:
-    """The loop of `supervise`: starts workers and watches them until one exits by itself."""
+    """The loop of `supervise`; see there for the arguments."""
 
     def __init__(
         self,
@@ -131,7 +139,11 @@ class Supervisor:
             os.set_blocking(fd, False)
 
     def run(self) -> int:
-        """Start workers until one exits by itself, or a restart cannot help."""
+        """Start and watch workers until one exits by itself, or a restart is useless.
+
+        Returns:
+            the exit code of the command.
+        """
         self._listen()
         spec, failures, committed = WorkerSpec(), 0, 0
         while True:
@@ -173,7 +185,11 @@ class Supervisor:
                 return 128 + self._signals[0][0]
 
     def _watch(self, worker: Worker) -> WorkerExit | None:
-        """Wait until the worker is dead or cannot be killed; return its death if it stalled."""
+        """Wait until the worker is dead, or turns out to be unkillable.
+
+        Returns:
+            the end of a worker that stalled; None if the worker did not stall.
+        """
         quiet, looked = 0.0, time.monotonic()
         stalled: WorkerExit | None = None
         while worker.exit_code() is None:
@@ -183,7 +199,7 @@ class Supervisor:
             self._oom_kills.look(worker.pid)
             worker.measure()
             now = time.monotonic()
-            # Count only the time that this process was awake: a suspended laptop is no stall.
+            # Count only the time that this process was awake. A suspended laptop is not a stall.
             quiet = (
                 0.0 if worker.listener.receive() else quiet + min(now - looked, 2 * LOOK_SECONDS)
             )
@@ -203,7 +219,7 @@ class Supervisor:
         return stalled
 
     def _ended(self, code: int, worker: Worker, spec: WorkerSpec, run: str | None) -> int:
-        """Return the exit code after a worker that exited by itself and printed why."""
+        """Return the command's exit code after a worker exited by itself with `code`."""
         if run is not None and len(self._signals) > 1:
             journal.record_interrupted(self._ledger_of(run), worker.pid, worker.peak_rss)
         if code == 2 and spec.run is not None:
@@ -212,7 +228,7 @@ class Supervisor:
         return code
 
     def _hangs(self, stalled: WorkerExit | None, run: str | None) -> int:
-        """Return the exit code after SIGKILL did not end the worker, which waits in the kernel."""
+        """Return the command's exit code after SIGKILL did not end the worker."""
         if self._signals:
             self._output.stopped(self._signals[0][0], run)
             return 128 + self._signals[0][0]
@@ -221,40 +237,48 @@ class Supervisor:
         return Resumable.exit_code
 
     def _next(self, spec: WorkerSpec, death: WorkerExit, run: str | None, floor: int) -> WorkerSpec:
-        """Return the spec of the next worker: with half of the budget after an OOM kill."""
+        """Return the spec of the next worker, with a lower budget after an OOM kill."""
         if death.cause != "oom" or death.budget is None:
             return WorkerSpec(run, spec.memory)
         return WorkerSpec(run, lowered_budget(death.budget, floor))
 
     def _pause(self, failures: int) -> bool:
-        """Give other processes time to free memory. Return False if a signal arrived meanwhile."""
+        """Wait so that other processes can free memory; return False if a stop signal arrived.
+
+        Args:
+            failures: the number of consecutive OOM kills. The wait is exponential in it, and 0 for
+                fewer than two.
+        """
         until = time.monotonic() + (2 ** (failures - 2) if failures > 1 else 0)
         while not self._signals:
-            left = until - time.monotonic()
-            if left <= 0:
+            remaining = until - time.monotonic()
+            if remaining <= 0:
                 break
-            _wait([self._wake], left)
+            _wait([self._wake], remaining)
             self._take_signals()
         return not self._signals
 
     # Signals
 
     def _listen(self) -> None:
-        """Have signals arrive in a pipe, so that `_wait` ends for them and the worker."""
+        """Direct signals into a pipe, so that `_wait` returns for a signal as for the worker."""
         signal.set_wakeup_fd(self._woken, warn_on_full_buffer=False)
         for signum in (*stop_signals(), signal.SIGTSTP, signal.SIGCHLD):
             if signum != signal.SIGTSTP or signal.getsignal(signum) == signal.SIG_DFL:
                 signal.signal(signum, _ignore)
 
     def _take_signals(self) -> list[int]:
-        """Return the signals that arrived, and remember those that ask to stop."""
+        """Return the new signals, and record the stop signals among them.
+
+        Repetitions of a recorded stop signal (`SAME_SECONDS`, `is_repetition`) are left out.
+        """
         try:
-            came = list(os.read(self._wake, 256))
+            numbers = list(os.read(self._wake, 256))
         except BlockingIOError:
             return []
         now = time.monotonic()
         new = []
-        for signum in came:
+        for signum in numbers:
             if signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 if any(
                     (s == signum and now - at < SAME_SECONDS) or is_repetition(signum, s)
@@ -273,12 +297,12 @@ class Supervisor:
                 if len(self._signals) == 1:
                     self._output.stopping(signum)
                 worker.send(signum)
-                worker.send(signal.SIGCONT)  # a stopped worker must get it, too
+                worker.send(signal.SIGCONT)  # a stopped worker only handles it after SIGCONT
                 if len(self._signals) > 1:
                     self._kill_at = min(self._kill_at, time.monotonic() + LEAVE_SECONDS)
 
     def _suspend(self, worker: Worker) -> None:
-        """Stop the worker and this process at Ctrl-Z, until the shell continues this process."""
+        """Stop the worker and this process after Ctrl-Z, until the shell continues this process."""
         worker.send(signal.SIGSTOP)
         signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTSTP)
@@ -287,7 +311,7 @@ class Supervisor:
 
 
 def _wait(descriptors: list[int], seconds: float) -> None:
-    """Wait until one of the descriptors can be read, or the time is over."""
+    """Wait until one of the descriptors is readable, but at most `seconds`."""
     with selectors.DefaultSelector() as selector:
         for descriptor in descriptors:
             selector.register(descriptor, selectors.EVENT_READ)
@@ -295,4 +319,4 @@ def _wait(descriptors: list[int], seconds: float) -> None:
 
 
 def _ignore(signum: int, frame: FrameType | None) -> None:
-    """Do nothing at a signal: the wake-up pipe has it."""
+    """Do nothing: the signal is read from the wake-up pipe."""

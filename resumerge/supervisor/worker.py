@@ -1,9 +1,9 @@
 """The worker: a forked child process that dies with its supervisor.
 
-It is forked before anything large is imported and before any thread exists, so it starts fast, with
-the command line parsed already. It has a process group of its own: a Ctrl-C in a terminal and a
-signal to the whole group reach only the supervisor, which forwards them. So the worker gets each
-signal exactly once.
+It is forked after the command line was parsed, and before large imports and the first thread, so it
+starts fast. It has a process group of its own. Therefore Ctrl-C in a terminal, or a signal to the
+whole group, reaches only the supervisor, which forwards it. The worker receives each signal exactly
+once.
 """
 
 from __future__ import annotations
@@ -25,12 +25,18 @@ _PR_SET_PDEATHSIG = 1
 
 
 class Worker:
-    """A worker process, seen from its supervisor."""
+    """A worker process, as seen by its supervisor.
+
+    Args:
+        pid: the worker's process id.
+        listener: the supervisor's end of the heartbeat pipe.
+        lifeline: the descriptor of a pipe whose other end the worker watches (`_die_with`).
+    """
 
     def __init__(self, pid: int, listener: Listener, lifeline: int) -> None:
         self.pid, self.listener, self._lifeline = pid, listener, lifeline
         self.peak_rss = 0
-        """Bytes; the largest that was measured while it was alive."""
+        """The largest RSS in bytes that `measure` found."""
         self._code: int | None = None
 
     @classmethod
@@ -38,9 +44,9 @@ class Worker:
         """Fork a worker.
 
         Args:
-            work: run in the worker; returns the exit code. `stop_signals` are blocked until it
-                handles them (`StopRequest.listening`), so that none is lost.
-            close: the supervisor's own file descriptors, which a worker must not keep open.
+            work: called in the worker; returns the exit code. `stop_signals` are blocked until
+                `work` handles them (`StopRequest.listening`), so that no signal is lost.
+            close: the supervisor's own file descriptors, which the worker closes.
         """
         sys.stdout.flush()
         sys.stderr.flush()
@@ -56,7 +62,7 @@ class Worker:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, stop_signals())
         os.close(send)
         os.close(held)
-        with suppress(OSError):  # the worker did it first, or is dead
+        with suppress(OSError):  # the worker has already set its group, or is dead
             os.setpgid(pid, pid)
         return cls(pid, Listener(receive), lifeline)
 
@@ -72,7 +78,7 @@ class Worker:
         return self._code
 
     def measure(self) -> None:
-        """Measure the worker's memory: the kernel does not report that of a dead process."""
+        """Update `peak_rss`. The kernel reports it only while the worker is alive."""
         self.peak_rss = max(self.peak_rss, peak_rss_of(self.pid))
 
     def send(self, signum: int) -> None:
@@ -84,7 +90,14 @@ class Worker:
 def _be_worker(
     work: Callable[[HeartbeatPipe], int], link: HeartbeatPipe, supervisor: int, lifeline: int
 ) -> None:
-    """Run the work in the child, and exit without running the parent's exit functions."""
+    """Call `work` in the child process, and exit without calling the parent's exit functions.
+
+    Args:
+        work: returns the exit code.
+        link: the worker's end of the heartbeat pipe.
+        supervisor: the supervisor's process id.
+        lifeline: the end of the pipe to watch, see `_die_with`.
+    """
     code = 1
     try:
         signal.set_wakeup_fd(-1)
@@ -106,14 +119,14 @@ def _be_worker(
 
 
 def _die_with(supervisor: int, lifeline: int) -> None:
-    """Have the kernel kill this process when its supervisor dies.
+    """Arrange that this process is killed when its supervisor dies.
 
-    Where the kernel cannot (not Linux), a thread waits for the end of a pipe that only the
-    supervisor could write to.
+    On Linux, the kernel does this. On other systems, a thread waits for the end of a pipe whose
+    write end only the supervisor has.
     """
     prctl = libc("prctl")
     if prctl is not None and prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) == 0:
-        if os.getppid() != supervisor:  # it died before the call
+        if os.getppid() != supervisor:  # the supervisor died before the call
             os.kill(os.getpid(), signal.SIGKILL)
         return
     threading.Thread(target=_watch, args=(lifeline,), name="lifeline", daemon=True).start()

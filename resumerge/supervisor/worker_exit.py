@@ -1,4 +1,4 @@
-"""The cause of a worker's death, found from the signal that killed it and the kernel's counters."""
+"""The cause of a worker's death, from the signal that killed it and the kernel's OOM counters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CRASHES = {
 }
 
 OUTCOMES = {"oom": "oom", "killed": "killed", "crash": "error", "stall": "killed"}
-"""The outcome of an attempt in the ledger, by the cause of its end."""
+"""The outcome of an attempt in the ledger, by the cause of its worker's death."""
 
 _EVENTS = {
     "oom": EventKind.WORKER_KILLED,
@@ -31,14 +31,14 @@ class WorkerExit:
     """The end of a worker that was killed or crashed.
 
     Args:
-        pid: the id of the process.
+        pid: the worker's process id.
         cause: ``oom``: killed by the kernel because memory ran out. ``killed``: killed by another
-            process. ``crash``: a fault, like a segmentation fault. ``stall``: killed by the
+            process. ``crash``: a fault, such as a segmentation fault. ``stall``: killed by the
             supervisor because it made no progress.
-        signum: the signal that ended it.
-        seconds: for a stall, the time without progress.
-        waited_for: for a stall, the operation that blocked the worker.
-        budget: bytes of RSS that it was allowed; None if it died before it had told its budget.
+        signum: the signal that ended the worker.
+        seconds: the seconds without progress, of a stall.
+        waited_for: the operation that blocked the worker, of a stall.
+        budget: the worker's budget of RSS in bytes; None if it died before it reported the budget.
     """
 
     pid: int
@@ -50,7 +50,7 @@ class WorkerExit:
 
     @property
     def signal(self) -> str:
-        """The signal's name, like ``SIGKILL``."""
+        """The signal's name, such as ``SIGKILL``."""
         try:
             return signal.Signals(self.signum).name
         except ValueError:
@@ -84,11 +84,11 @@ class WorkerExit:
 
 
 def cause_of(signum: int, kernel_killed: bool) -> str:
-    """Return ``oom``, ``killed`` or ``crash``.
+    """Return the cause of a worker's death: ``oom``, ``killed`` or ``crash``.
 
     Args:
         signum: the signal that ended the worker.
-        kernel_killed: whether the count of OOM kills rose.
+        kernel_killed: whether the kernel's count of OOM kills has risen.
     """
     if signum in _CRASHES:
         return "crash"
