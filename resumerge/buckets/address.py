@@ -38,8 +38,8 @@ def split_address(url: str) -> tuple[str, str]:
         InputError: the address is malformed. The message masks a possible password.
     """
     scheme = scheme_of(url)
-    rest = url.removeprefix(f"{scheme}://").removesuffix("/")
-    bucket, _, prefix = rest.partition("/")
+    path = url.removeprefix(f"{scheme}://").removesuffix("/")
+    bucket, _, prefix = path.partition("/")
     shown, fix = without_secrets(url), "check the spelling"
     if shown != url:
         fix = SECRETS_FIX

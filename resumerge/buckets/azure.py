@@ -107,8 +107,8 @@ class AzureBucket(RangedBucket):
 
         # Without a handler, the library's log messages would be printed to the terminal.
         logging.getLogger("azure").addHandler(logging.NullHandler())
-        credentials = ("CONNECTION_STRING", "KEY", "SAS_TOKEN")
-        if not any(os.environ.get(f"AZURE_STORAGE_{way}") for way in credentials):
+        suffixes = ("CONNECTION_STRING", "KEY", "SAS_TOKEN")
+        if not any(os.environ.get(f"AZURE_STORAGE_{suffix}") for suffix in suffixes):
             raise no_credentials(ADVICE, self.name, ValueError())
         api = self._client(
             connection_timeout=CONNECT_TIMEOUT,
@@ -145,9 +145,9 @@ class AzureBucket(RangedBucket):
             if not (account or endpoint):
                 raise ValueError
             # The library does not recognise an account in the path of an endpoint.
-            named: Any = {"account_name": account, "account_key": key}
+            account_and_key: Any = {"account_name": account, "account_key": key}
             url = endpoint or f"https://{account}.blob.core.windows.net"
-            credential = sas or (named if account and key else key)
+            credential = sas or (account_and_key if account and key else key)
             return ContainerClient(url, self.name, credential, **settings)
         except ValueError as error:  # its text can contain the secret
             raise no_credentials(ADVICE, self.name, error) from None
@@ -163,8 +163,8 @@ class AzureBucket(RangedBucket):
                 raise ValueError  # the library treats an unknown scheme as the name of a server
             return server_name(api.url)
         except ValueError:
-            found = "its endpoint is not https://HOST or http://HOST:PORT"
-            raise misplaced(ADVICE, self.name, found) from None
+            fault = "its endpoint is not https://HOST or http://HOST:PORT"
+            raise misplaced(ADVICE, self.name, fault) from None
 
 
 def unchanged(etag: str) -> dict[str, Any]:
@@ -225,7 +225,7 @@ def _refusal(bucket: str, name: str, error: Any) -> Exception:
     word = getattr(error, "error_code", None) or ""
     code = str(getattr(word, "value", word))
     headers = getattr(error.response, "headers", {})
-    status, after = error.status_code, str(headers.get("Retry-After", ""))
+    status, retry_after = error.status_code, str(headers.get("Retry-After", ""))
     note_answer(status, headers)
     if status in REDIRECTS or status < 300:
         return not_understood(bucket)
@@ -241,4 +241,4 @@ def _refusal(bucket: str, name: str, error: Any) -> Exception:
         return Refused(f"The container {bucket} refused a request: {shown}")
     if code in ("ContainerNotFound", "ContainerBeingDeleted", "InvalidResourceName"):
         name, status = "", 404
-    return refusal(ADVICE, bucket, status, code, name, after)
+    return refusal(ADVICE, bucket, status, code, name, retry_after)

@@ -72,8 +72,8 @@ class GoogleBucket(RangedBucket):
         try:
             return server_name(emulator) if emulator else SERVER
         except ValueError:
-            found = "STORAGE_EMULATOR_HOST is not http://HOST or http://HOST:PORT"
-            raise misplaced(ADVICE, self.name, found) from None
+            fault = "STORAGE_EMULATOR_HOST is not http://HOST or http://HOST:PORT"
+            raise misplaced(ADVICE, self.name, fault) from None
 
     def list(self, prefix: str) -> dict[str, Listed]:
         fields = "items(name,size,generation),nextPageToken"
@@ -212,6 +212,6 @@ def _library_errors(bucket: str, name: str) -> Iterator[None]:
 
 def _refusal(bucket: str, name: str, status: int | None, reason: str, response: Any) -> Exception:
     headers = getattr(response, "headers", None) or {}
-    after = str(headers.get("Retry-After", ""))
+    retry_after = str(headers.get("Retry-After", ""))
     code = reason if reason.isalpha() else ""
-    return refusal(ADVICE, bucket, int(status or 0), code, name, after)
+    return refusal(ADVICE, bucket, int(status or 0), code, name, retry_after)

@@ -52,9 +52,9 @@ class BucketModel(RemoteModel):
             revision: the revision of the source that uses this listing.
             file: the only file that was requested; empty for all.
         """
-        listed = {name: (found.size, found.etag) for name, found in self.files.items()}
-        for known in (LATEST, revision):
-            metadata.store_listing(_listing_name(self.model, file), known, listed)
+        listed = {name: (entry.size, entry.etag) for name, entry in self.files.items()}
+        for key in (LATEST, revision):
+            metadata.store_listing(_listing_name(self.model, file), key, listed)
 
 
 def bucket_model(model: str, file: str = "") -> BucketModel:
@@ -73,7 +73,7 @@ def bucket_model(model: str, file: str = "") -> BucketModel:
 
     def found() -> dict[str, Listed]:
         listed = open_bucket(model).list(below + file)
-        listed = {file + rest: each for rest, each in listed.items()}
+        listed = {file + suffix: entry for suffix, entry in listed.items()}
         if file and file not in listed:
             listed = open_bucket(model).list(below)
         return {name: listed[name] for name in ([file] if file in listed else listed)}
@@ -87,7 +87,7 @@ def bucket_model(model: str, file: str = "") -> BucketModel:
             found=f"no object whose key begins with {below}" if below else "an empty bucket",
             fix="check the spelling",
         )
-    files = {name: (each.nbytes, each.etag) for name, each in listed.items()}
+    files = {name: (entry.nbytes, entry.etag) for name, entry in listed.items()}
     return _listed_model(model, files, online=True)
 
 

@@ -44,9 +44,11 @@ class RangedBucket(Bucket):
         def pieces() -> Iterator[bytes]:
             if first_range:
                 yield first_range
-            for at in range(start + len(first_range), stop, RANGE):
+            for offset in range(start + len(first_range), stop, RANGE):
                 try:
-                    range_bytes = self._whole_range(key, at, min(stop, at + RANGE), listed.etag)
+                    range_bytes = self._whole_range(
+                        key, offset, min(stop, offset + RANGE), listed.etag
+                    )
                 except Changed:
                     if known:
                         raise

@@ -174,10 +174,10 @@ class S3Bucket(Bucket):
                 api = session.client("s3", region_name=region, config=config)
                 server_name(api.meta.endpoint_url)  # raises for an endpoint that cannot work
             except ValueError:
-                found = (
+                fault = (
                     "its endpoint is not https://HOST or http://HOST:PORT, or its region is none"
                 )
-                raise misplaced(ADVICE, self.name, found) from None
+                raise misplaced(ADVICE, self.name, fault) from None
         api.meta.events.register("before-parse.s3", self._check_answer)
         api.meta.events.register("after-call.s3", self._note_time)
         return api

@@ -111,5 +111,5 @@ def _refusal(response: dict[str, Any], bucket: str, name: str) -> Exception:
         return denied(ADVICE._replace(credentials="set the clock of this machine"), bucket, shown)
     if code == "NoSuchUpload" and not name:
         return StoreError(f"Another process aborted the upload to bucket {bucket}")
-    after = str(metadata.get("HTTPHeaders", {}).get("retry-after", ""))
-    return refusal(ADVICE, bucket, status, code, name, after, _MEANING.get(code))
+    retry_after = str(metadata.get("HTTPHeaders", {}).get("retry-after", ""))
+    return refusal(ADVICE, bucket, status, code, name, retry_after, _MEANING.get(code))

@@ -224,10 +224,10 @@ def cgroups(pid: int | str = "self") -> list[Cgroup]:
         # In a container, the container's cgroup may be mounted as the root. Then the path does not
         # exist below the root.
         inside = Path(path).relative_to(root[0]) if Path(path).is_relative_to(root[0]) else Path()
-        own = folder = root[1] / inside
+        own_folder = folder = root[1] / inside
         while folder != root[1].parent:
             if (folder / files.used).exists():
-                groups.append(Cgroup(folder, files, folder == own))
+                groups.append(Cgroup(folder, files, folder == own_folder))
             folder = folder.parent
     return groups
 

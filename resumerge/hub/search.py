@@ -50,15 +50,15 @@ def models_with(folder: str, without: str, author: str, token: str | None) -> li
     from huggingface_hub import HfApi
 
     def ask() -> list[str]:
-        found = []
+        names = []
         listed = HfApi(token=token).list_models(
             author=author, sort="last_modified", expand=["siblings"]
         )
         for model in listed:
             files = {file.rfilename for file in model.siblings or ()}
             if without not in files and any(name.startswith(folder) for name in files):
-                found.append(model.id)
-        return found
+                names.append(model.id)
+        return names
 
     return hub_call(ask, f"the models of {author}", None)
 

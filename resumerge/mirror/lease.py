@@ -219,9 +219,9 @@ class Lease:
             return
         self.stop()
         if not self._lost and not self._thread.is_alive():
-            last = threading.Thread(target=self._renew_released, name="lease", daemon=True)
-            last.start()
-            last.join(EXIT_SECONDS)
+            final_renewal = threading.Thread(target=self._renew_released, name="lease", daemon=True)
+            final_renewal.start()
+            final_renewal.join(EXIT_SECONDS)
 
     def _renew_released(self) -> None:
         with suppress(Exception):

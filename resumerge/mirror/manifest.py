@@ -201,14 +201,14 @@ def write_manifest(store: Store, manifest: bytes, token: int, files: Iterable[st
     files = list(files)
     store.abandon_uploads(files)
     listed = store.list()
-    before = store.get(MANIFEST_FILE) if MANIFEST_FILE in listed else None
+    present = store.get(MANIFEST_FILE) if MANIFEST_FILE in listed else None
     remove = _to_remove(listed, token, files)
-    old, new = _parse(before or b""), _parse(manifest)
+    old, new = _parse(present or b""), _parse(manifest)
     if old is not None and new is not None and old.run != new.run:
         raise OSError(f"{store.url} has the manifest of another run")
-    if before is not None and is_same_model(before, manifest):
-        manifest = before
-    if not store.put_if_unchanged(MANIFEST_FILE, manifest, before, remove):
+    if present is not None and is_same_model(present, manifest):
+        manifest = present
+    if not store.put_if_unchanged(MANIFEST_FILE, manifest, present, remove):
         raise OSError(f"Another manifest was written to {store.url} at the same time")
 
 

@@ -82,15 +82,15 @@ def _check_pieces(data: bytes) -> None:
     Raises:
         ValueError: the file ends within a field.
     """
-    at = 0
+    offset = 0
     try:
-        while at < len(data):
-            key, at = _varint(data, at)
-            length, following = _varint(data, at) if key & 7 in (0, 2) else (0, at)
-            at = following + {1: 8, 2: length, 5: 4}.get(key & 7, 0)
+        while offset < len(data):
+            key, offset = _varint(data, offset)
+            length, following = _varint(data, offset) if key & 7 in (0, 2) else (0, offset)
+            offset = following + {1: 8, 2: length, 5: 4}.get(key & 7, 0)
     except IndexError:
-        at = len(data) + 1
-    if at > len(data):
+        offset = len(data) + 1
+    if offset > len(data):
         raise ValueError("the file ends early")
 
 

@@ -60,8 +60,8 @@ class Provenance:
 
         The program's own version is not one of them: its numerics have a separate version.
         """
-        known = self.versions.items()
-        return Versions({name: value for name, value in known if name != "resumerge"})
+        versions = self.versions.items()
+        return Versions({name: value for name, value in versions if name != "resumerge"})
 
     def as_metadata(self) -> dict[str, Any]:
         """Return the value of `KEY` in the card's metadata."""
@@ -82,12 +82,12 @@ def read_provenance(card: str) -> Provenance | None:
     """Return the provenance in an untrusted model card; None without a readable one."""
     before_metadata, metadata, _ = [*card.replace("\r\n", "\n").split(_FENCE, 2), "", ""][:3]
     try:
-        found = {} if before_metadata.strip() else yaml.safe_load(metadata)[KEY]
+        fields = {} if before_metadata.strip() else yaml.safe_load(metadata)[KEY]
         models = {
             pin["model"]: {key: str(pin[key]) for key in ("revision", "content") if key in pin}
-            for pin in found["models"]
+            for pin in fields["models"]
         }
-        return Provenance(dict(found["versions"]), dict(found["options"]), models)
+        return Provenance(dict(fields["versions"]), dict(fields["options"]), models)
     except (yaml.YAMLError, KeyError, TypeError, ValueError, RecursionError):
         return None
 

@@ -99,15 +99,15 @@ def _receive(
         try:
             skip = _bytes_to_skip(file, part, response, metadata)
             for chunk in response.chunks:
-                new = chunk[skip:]
+                new_bytes = chunk[skip:]
                 skip = max(0, skip - len(chunk))
-                if part.length + len(new) > file.size:
+                if part.length + len(new_bytes) > file.size:
                     part.clear()
                     raise ConnectionError(
                         f"the server sent more than the {file.size} bytes of {file.name}"
                     )
-                if new:
-                    part.append(new)
+                if new_bytes:
+                    part.append(new_bytes)
                     callbacks.on_progress(part.length)
                 callbacks.check()
         finally:
@@ -131,9 +131,11 @@ def _bytes_to_skip(
     """
     etag = str(response.headers.get("ETag") or "")
     strong = etag if etag.startswith('"') else None
-    known = metadata.validator(file.partial)
-    changed = part.length > 0 and strong is not None and known is not None and strong != known
-    if strong != known:
+    validator = metadata.validator(file.partial)
+    changed = (
+        part.length > 0 and strong is not None and validator is not None and strong != validator
+    )
+    if strong != validator:
         metadata.store_validator(file.partial, strong)
     if response.status == 206:
         try:

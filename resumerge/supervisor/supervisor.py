@@ -277,7 +277,7 @@ class Supervisor:
         except BlockingIOError:
             return []
         now = time.monotonic()
-        new = []
+        new_signals = []
         for signum in numbers:
             if signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 if any(
@@ -286,8 +286,8 @@ class Supervisor:
                 ):
                     continue
                 self._signals.append((signum, now))
-            new.append(signum)
-        return new
+            new_signals.append(signum)
+        return new_signals
 
     def _forward_signals(self, worker: Worker) -> None:
         for signum in self._take_signals():

@@ -97,13 +97,13 @@ def _fill(storage: Storage, path: Path, data: bytes, *, exclusive: bool = False)
 
 
 def _extends(storage: Storage, path: Path) -> bool:
-    before = path.read_bytes()
+    content = path.read_bytes()
     fd = storage.open(path)
     try:
-        storage.write(fd, b"more", len(before))
+        storage.write(fd, b"more", len(content))
     finally:
         os.close(fd)
-    return path.read_bytes() == before + b"more"
+    return path.read_bytes() == content + b"more"
 
 
 def _syncs(storage: Storage, path: Path) -> bool:

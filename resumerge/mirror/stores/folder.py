@@ -231,18 +231,18 @@ class FolderStore(Store):
             return None
 
     def download(self, name: str, path: Path, moved: Moved) -> None:
-        here = Storage()
+        storage = Storage()
         nbytes = (self.folder / name).stat().st_size
         done = size_of(path)
         fresh = done is None or done > nbytes
-        fd = here.begin(path) if fresh else here.open(path)
+        fd = storage.begin(path) if fresh else storage.open(path)
         try:
             offset = 0 if fresh or done is None else done
             for piece in pieces(self.folder / name, offset):
-                here.write(fd, piece, offset)
+                storage.write(fd, piece, offset)
                 offset += len(piece)
                 moved(len(piece))
-            here.sync_data(fd)
+            storage.sync_data(fd)
         finally:
             os.close(fd)
 
@@ -355,8 +355,8 @@ class FolderStore(Store):
         Raises:
             FileExistsError: another file has the name now.
         """
-        if not self.capabilities.rename_over and (now := identity_of(target)) is not None:
-            if now != before:
+        if not self.capabilities.rename_over and (present := identity_of(target)) is not None:
+            if present != before:
                 raise FileExistsError(errno.EEXIST, "another machine has written it", str(target))
             self._storage.remove(target)
         self._storage.replace(source, target)

@@ -275,14 +275,14 @@ class Hyperparameters:
         Raises:
             InputError: the shapes do not fit the number of heads.
         """
-        at = "model.layers.0.self_attn"
-        fused, queries = f"{at}.qkv_proj.weight", f"{at}.q_proj.weight"
+        prefix = "model.layers.0.self_attn"
+        fused, queries = f"{prefix}.qkv_proj.weight", f"{prefix}.q_proj.weight"
         rows = {name: shape[0] for name, shape in self._shapes.items() if len(shape) == 2}
         if fused in rows:
             keys = (rows[fused] // self.head - self.heads) // 2
             fits = (self.heads + 2 * keys) * self.head == rows[fused]
-        elif {queries, f"{at}.k_proj.weight"} <= rows.keys():
-            keys = rows[f"{at}.k_proj.weight"] // self.head
+        elif {queries, f"{prefix}.k_proj.weight"} <= rows.keys():
+            keys = rows[f"{prefix}.k_proj.weight"] // self.head
             fits = rows[queries] == self.heads * self.head
         else:
             raise self.unfit("model_type", f"a model with {queries}", self._config["model_type"])
@@ -310,9 +310,9 @@ class Hyperparameters:
         """
         config, kind = self._config, self.family.model_type
         activation = config.get("hidden_activation", config.get("hidden_act"))
-        known = _ACTIVATIONS.get(kind, ("silu", "swish", None))
-        if activation not in known:
-            raise self.unfit("hidden_act", str(known[0]), activation)
+        supported = _ACTIVATIONS.get(kind, ("silu", "swish", None))
+        if activation not in supported:
+            raise self.unfit("hidden_act", str(supported[0]), activation)
         for key, value in self.family.fixed.items():
             if config.get(key, value) != value:
                 raise self.unfit(key, repr(value), config[key])
@@ -327,8 +327,8 @@ class Hyperparameters:
         large = (kind, layers) in LARGE_GEMMAS
         scale = self._whole("hidden_size") // self.heads if large else self.head
         if config.get("query_pre_attn_scalar", scale) != scale:
-            found = config["query_pre_attn_scalar"]
-            raise self.unfit("query_pre_attn_scalar", f"{scale}, as llama.cpp has it", found)
+            value = config["query_pre_attn_scalar"]
+            raise self.unfit("query_pre_attn_scalar", f"{scale}, as llama.cpp has it", value)
         every = _FULL_ATTENTION[kind]
         usual = [
             "sliding_attention" if (n + 1) % every else "full_attention" for n in range(layers)
@@ -340,8 +340,8 @@ class Hyperparameters:
                 "others",
             )
         if config.get("sliding_window_pattern", every) != every:
-            found = config["sliding_window_pattern"]
-            raise self.unfit("sliding_window_pattern", f"{every}, as llama.cpp has it", found)
+            value = config["sliding_window_pattern"]
+            raise self.unfit("sliding_window_pattern", f"{every}, as llama.cpp has it", value)
         if kind == "gemma3_text" and config.get("attn_logit_softcapping") is not None:
             raise self.unfit("attn_logit_softcapping", "null", config["attn_logit_softcapping"])
 

@@ -32,14 +32,14 @@ def scores_of(
     """
     scores = np.full(rows, LOWEST, np.float32)
     ways: dict[str, set[int]] = {}
-    last = ""
+    last_piece = ""
     for left, right in merges:
         piece = left + right
-        if piece != last:
+        if piece != last_piece:
             if piece in ways or piece not in ids:
                 return None
             scores[ids[piece]] = -float(len(ways))
-            ways[piece], last = set(), piece
+            ways[piece], last_piece = set(), piece
         ways[piece].add(len(left))
     is_equivalent = all(ways.get(piece, set()) == _cuts(piece, ids) for piece in ids)
     return scores if is_equivalent else None

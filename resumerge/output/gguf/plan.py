@@ -93,7 +93,7 @@ def with_gguf(
             value.
         Resumable: the network failed.
     """
-    model, asked = plan.reference_model.ref.text, _type_asked(recipe)
+    model, requested_type = plan.reference_model.ref.text, _type_asked(recipe)
     config, tensors = output_config(plan), plan.tensors()
     if not config:
         raise refuse(
@@ -105,7 +105,7 @@ def with_gguf(
         )
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
     facts = Hyperparameters(model, config, shapes)
-    converter = WrittenTensors(facts, asked)
+    converter = WrittenTensors(facts, requested_type)
     written = tuple(converter.of(tensors))
     tokenizer, digests = _tokenizer(plan, config, shapes, metadata, offline=offline)
     values: dict[str, Value] = {
@@ -170,13 +170,16 @@ def _tokenizer(
     if vocab is None and not has_tokenizer(plan.reference_model):
         raise _no_tokenizer(plan.reference_model.ref.text)
     host = vocab.host if vocab else read_vocabulary(plan.reference_model, metadata, offline=offline)
-    new = {token.content: token.definition for token in vocab.new} if vocab else {}
+    definitions = {token.content: token.definition for token in vocab.new} if vocab else {}
     tokenizer = WrittenTokenizer(
         model=host.ref.text,
         facts=extended_tokenizer(vocab) if vocab and vocab.new else host.facts(),
         settings=read_json(host.source, CONFIG) if CONFIG in host.files else {},
         ids=vocab.ids if vocab else host.ids,
-        added={**host.added, **{token: facts for token, facts in new.items() if facts is not None}},
+        added={
+            **host.added,
+            **{token: facts for token, facts in definitions.items() if facts is not None},
+        },
         config=config,
         rows=shapes["model.embed_tokens.weight"][0],
         template=plan.chat_template or read_chat_template(host.source, metadata, offline=offline),

@@ -74,11 +74,11 @@ class Upload:
             Changed: a condition is not met.
         """
         self._moved(0)
-        known = self._etag_there()
-        if known:
+        present_etag = self._etag_there()
+        if present_etag:
             for _ in self._pieces():
                 self._moved(0)
-            if known == self._expected_etag():
+            if present_etag == self._expected_etag():
                 return self._sha256.hexdigest()
         etag = self._send_whole() if self._nbytes <= self._part else self._send_parts()
         if etag != self._expected_etag():
@@ -89,10 +89,10 @@ class Upload:
         """Return the ETag of the object; empty if it does not exist or has another size."""
         try:
             with s3_errors(self._bucket, self._key):
-                found = self._api.head_object(**self._place)
+                head = self._api.head_object(**self._place)
         except FileNotFoundError:
             return ""
-        return str(found.get("ETag", "")) if found.get("ContentLength") == self._nbytes else ""
+        return str(head.get("ETag", "")) if head.get("ContentLength") == self._nbytes else ""
 
     def _pieces(self) -> Iterator[bytes]:
         """Yield the parts of the local file, and update the hashes of the file and its parts."""
@@ -119,12 +119,12 @@ class Upload:
         return str(answer.get("ETag", ""))
 
     def _send_parts(self) -> str:
-        upload_id, there = self._started()
+        upload_id, present_etags = self._started()
         parts = []
         for number, data in enumerate(self._pieces(), 1):
             self._moved(0)
             etag = f'"{self._md5s[-1].hex()}"'
-            if there.get(number) != etag:
+            if present_etags.get(number) != etag:
                 with s3_errors(self._bucket), _reported(self._moved):
                     answer = self._api.upload_part(
                         **self._place,
@@ -178,11 +178,11 @@ class Upload:
     def _parts(self, upload_id: str) -> dict[int, str]:
         """Return the ETags of the parts that the server has of an upload, by number."""
         with s3_errors(self._bucket):
-            pages = self._api.get_paginator("list_parts")
-            found = pages.paginate(**self._place, UploadId=upload_id)
+            paginator = self._api.get_paginator("list_parts")
+            pages = paginator.paginate(**self._place, UploadId=upload_id)
             return {
                 part["PartNumber"]: part.get("ETag", "")
-                for page in found
+                for page in pages
                 for part in page.get("Parts", ())
             }
 
@@ -218,9 +218,9 @@ def begun_uploads(api: Any, bucket: str, prefix: str) -> list[dict[str, Any]]:
     """Return boto3's entries of unfinished multipart uploads, of keys that begin with a prefix."""
     try:
         with s3_errors(bucket, prefix):
-            pages = api.get_paginator("list_multipart_uploads")
-            found = pages.paginate(Bucket=bucket, Prefix=prefix)
-            begun = [item for page in found for item in page.get("Uploads", ())]
+            paginator = api.get_paginator("list_multipart_uploads")
+            pages = paginator.paginate(Bucket=bucket, Prefix=prefix)
+            begun = [item for page in pages for item in page.get("Uploads", ())]
     except (FileNotFoundError, Unsupported):  # some servers raise these instead of an empty list
         return []
     return begun

@@ -261,23 +261,23 @@ class BucketStore(Store):
         return digest.hexdigest()
 
     def download(self, name: str, path: Path, moved: Moved) -> None:
-        here = Storage()
+        storage = Storage()
         done = path.stat().st_size if path.exists() else 0
         nbytes = self.list().get(safe_name(name))
         if nbytes is None:
             raise FileNotFoundError(f"{self.url} has no {name}")
         if done > nbytes:
-            here.remove(path)
+            storage.remove(path)
             done = 0
-        fd = here.open(path) if done else here.begin(path)
+        fd = storage.open(path) if done else storage.begin(path)
         try:
             if done < nbytes:
                 with self._client.read(name, done) as body:
                     for piece in body.pieces:
-                        here.write(fd, piece, done)
+                        storage.write(fd, piece, done)
                         done += len(piece)
                         moved(len(piece))
-            here.sync_data(fd)
+            storage.sync_data(fd)
         finally:
             os.close(fd)
 
