@@ -40,8 +40,8 @@ ADVICE = Advice(
 )
 
 _NOT_MET = {"ConditionNotMet", "TargetConditionNotMet", ""}
-"""The codes with HTTP 412 for a condition of ours that is not met. Other codes are about leases and
-sources of copies."""
+"""The codes with HTTP 412 that mean that a condition of our request is not met. Other codes with
+HTTP 412 are about leases and sources of copies."""
 
 _LEASED = "break the lease on the blob"
 _FOR_GOOD = {

@@ -32,7 +32,7 @@ _LARGEST_RECORD = 16_384
 _MD5 = re.compile("[0-9a-f]{32}")
 _MD5_OF_PARTS = re.compile("([0-9a-f]{32})-([1-9][0-9]{0,4})")
 _SESSION_BUCKET = "--x-s3"
-"""The suffix of the names of S3 Express buckets, whose ETags are no hashes."""
+"""The suffix of the names of S3 Express buckets, whose ETags are not hashes."""
 
 Begin = Callable[[], "Check"]
 

@@ -159,7 +159,7 @@ class BucketFile(RemoteFile):
     def _key(self) -> str:
         """The name of the content in the cache: a hash of the object's name, ETag and size.
 
-        The ETag alone would not be enough. On some servers, ETags are no hashes, and different
+        The ETag alone would not be enough. On some servers, ETags are not hashes, and different
         objects can have the same ETag.
         """
         text = f"{self.name}\0{self.etag}\0{self.size}"

@@ -18,7 +18,7 @@ from resumerge.remote.metadata_cache import MetadataCache
 from resumerge.remote.model import RemoteModel
 
 LATEST = "latest"
-"""The key of the latest listing in the metadata cache, where others have their revision."""
+"""The key of the latest listing in the metadata cache. Other keys are revisions."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def cached_bucket_files(model: str) -> list[BucketFile]:
         if record is None or has_odd_part(record[0]):
             continue
         name, etag, size, _ = record
-        files = [BucketFile(model, s.name, name, size, etag, folder) for s in snapshots]
+        files = [BucketFile(model, path.name, name, size, etag, folder) for path in snapshots]
         downloaded += [file for file in files if file.is_linked(file.pointer)][-1:]
     return sorted(downloaded, key=lambda file: file.name)
 

@@ -191,7 +191,7 @@ class S3Bucket(Bucket):
         if status in REDIRECTS and not of_aws:
             raise not_understood(self.name)
         is_listing = operation_model.name.startswith("List")
-        if is_listing and is_page(headers):  # boto3 treats a body that is no XML as HTTP 500
+        if is_listing and is_page(headers):  # boto3 treats a body without XML as HTTP 500
             raise not_understood(self.name, "a web page")
         if is_listing and status < 300 and f"<{operation_model.name[:4]}".encode() not in body:
             raise not_understood(self.name, "no listing")

@@ -38,7 +38,7 @@ def describe_host(root: Path = ROOT) -> dict[str, Any]:
             {"name": gpu.name, "total": gpu.total, "free": gpu.free} for gpu in find_gpus(root)
         ],
         "durable": [
-            {"folder": str(d.folder), "kind": d.kind, "condition": d.condition}
-            for d in find_persistent(root)
+            {"folder": str(place.folder), "kind": place.kind, "condition": place.condition}
+            for place in find_persistent(root)
         ],
     }

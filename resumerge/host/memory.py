@@ -150,7 +150,7 @@ def measure_memory() -> Memory:
 
 
 def address_space_limit() -> int | None:
-    """Return the limit of this process's address space (``ulimit -v``) in bytes; None for none."""
+    """Return the limit of this process's address space (``ulimit -v``) in bytes, if it has one."""
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     return None if limit == resource.RLIM_INFINITY else limit
 

@@ -25,7 +25,7 @@ def content_digest(etag: str, size: int) -> Digest | None:
         size: the size of the whole file in bytes.
 
     Returns:
-        the digest; None if the etag is no hash of the content, as on some mirrors of the Hub.
+        the digest; None if the etag is not a hash of the content, as on some mirrors of the Hub.
     """
     if re.fullmatch("[0-9a-f]{64}", etag):
         return hashlib.sha256()
@@ -35,7 +35,7 @@ def content_digest(etag: str, size: int) -> Digest | None:
 
 
 class ExpectedHash(ExpectedContent):
-    """A comparison of bytes with an etag. If the etag is no hash, all bytes count as expected.
+    """A comparison of bytes with an etag. If the etag is not a hash, any bytes are accepted.
 
     Args:
         etag: the etag that the Hub lists.
@@ -57,7 +57,7 @@ class ExpectedHash(ExpectedContent):
 def is_intact(path: Path, etag: str, size: int, check: Callable[[], None] | None = None) -> bool:
     """Read a whole file, and return whether it has this size and etag.
 
-    If the etag is no hash, only the size is compared.
+    If the etag is not a hash, only the size is compared.
 
     Args:
         path: the file.

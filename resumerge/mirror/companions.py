@@ -40,7 +40,11 @@ def upload_companions(
     listed = store.list()
     for group in _groups(companions):
         moved(0)
-        group = {n: d for n, d in group.items() if conflicts.make_way(n, d, listed.get(n))}
+        group = {
+            name: content
+            for name, content in group.items()
+            if conflicts.make_way(name, content, listed.get(name))
+        }
         small = {name: data for name, data in group.items() if isinstance(data, bytes)}
         hashes = {name: hashlib.sha256(data).hexdigest() for name, data in small.items()}
         changed = {

@@ -18,7 +18,10 @@ from resumerge.mirror.stores.base import Moved, Store
 from resumerge.output_path import CARD, is_weights
 
 OnConflict = Callable[[str, str], None]
-"""A function of the name of a conflicting file, and its new name (or the same one, if kept)."""
+"""A callback with the name of a conflicting file and its new name.
+
+If the file keeps its name, both are equal.
+"""
 
 
 class ConflictResolver:

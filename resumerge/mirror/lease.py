@@ -39,10 +39,9 @@ is taken over without being watched first.
 """
 
 TRIES = 3
-"""The most attempts to write a lease when the store reports that the file exists, but does not list
-it.
+"""The most tries to write a lease if the store reports that its file exists, but does not list it.
 
-If another machine wrote a lease first, that lease is listed.
+If another machine wrote a lease first, the store lists that lease.
 """
 
 EXIT_SECONDS = 3.0
@@ -93,7 +92,7 @@ class Lease:
         note: Callable[[str], None] = lambda text: None,
         heartbeat: Callable[[], None] = lambda: None,
     ) -> Lease:
-        """Acquire the lease, from a dead machine if necessary.
+        """Acquire the lease, if necessary by taking it over from a dead machine.
 
         The lease of another machine is watched for the lifetime in its record, or for the time that
         this machine's environment sets. If the lease does not change in that time, it is dead. This
@@ -114,7 +113,7 @@ class Lease:
             Resumable: the store cannot be reached.
         """
         if obstacle := retry_store(store, store.lease_obstacle):
-            # An earlier --take-over still holds if no other machine has worked there since.
+            # An earlier --take-over still holds if no other machine has used the mirror since.
             latest = retry_store(store, lambda: read_lease(store))
             if not take_over and (latest is None or not _is_of_this_boot(latest)):
                 raise _no_lease(store, obstacle)
@@ -332,7 +331,7 @@ def _wait_until_free(
 
 
 def _is_of_this_boot(lease: LeaseRecord) -> bool:
-    """Return whether the owner of a lease is a process of this machine since its last boot."""
+    """Return whether a lease was written by a process of this machine after its last boot."""
     here = (hostname(), boot_id(), pid_space())
     return (
         lease.readable and bool(lease.boot_id) and (lease.host, lease.boot_id, lease.space) == here
@@ -373,7 +372,7 @@ def _is_stale(store: Store, lease: LeaseRecord) -> bool:
 
 
 def _configured_seconds() -> float | None:
-    """Return the lifetime of a lease in seconds that the environment sets; None if it sets none."""
+    """Return the lifetime of a lease in seconds from the environment; None if unset or invalid."""
     try:
         seconds = float(os.environ.get(SECONDS_VARIABLE, ""))
     except ValueError:

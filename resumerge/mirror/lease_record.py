@@ -18,7 +18,7 @@ LARGEST_LEASE = 1 << 16
 """The largest size of a lease file in bytes."""
 
 LONGEST_SECONDS = 3600.0
-"""The upper limit of a lease's lifetime without a renewal, also if its record says more."""
+"""The upper limit in seconds of a lease's lifetime, even if its record has a higher value."""
 
 _KEYS = {"heartbeat": "beat"}
 """The fields whose key in the file differs from the field's name."""
@@ -73,7 +73,7 @@ class LeaseRecord:
         return min(max(self.seconds, 0.0), LONGEST_SECONDS)
 
     def age(self, now: datetime) -> float | None:
-        """Return the seconds since the last renewal; None if `at` is no time with a zone.
+        """Return the seconds since the last renewal; None if `at` is not a time with a zone.
 
         Args:
             now: the present time, with a zone. By a clock that is behind the owner's, the age can
@@ -100,7 +100,7 @@ class LeaseRecord:
         return replace(self, token=token, at=now())
 
     def renewed(self, *, released: bool) -> LeaseRecord:
-        """Return the record after one more heartbeat."""
+        """Return this record with one more renewal, at the present time."""
         return replace(self, heartbeat=self.heartbeat + 1, at=now(), released=released)
 
     def as_bytes(self) -> bytes:
@@ -110,11 +110,11 @@ class LeaseRecord:
 
 
 def read_lease(store: Store, files: Mapping[str, int] | None = None) -> LeaseRecord | None:
-    """Return the lease with the highest fencing token; None if there is none.
+    """Return the lease with the highest fencing token; None if the mirror has no lease.
 
     Args:
         store: the mirror.
-        files: the store's files, if they have just been listed; else None.
+        files: a recent listing of the store; None to list it here.
 
     Raises:
         OSError: the store cannot be read now.
@@ -129,9 +129,9 @@ def read_lease(store: Store, files: Mapping[str, int] | None = None) -> LeaseRec
 
 
 def _parse(raw: bytes, token: int) -> LeaseRecord:
-    """Return the record in some bytes, which may be incomplete or malicious.
+    """Return the record in untrusted bytes.
 
-    If they are no valid record, the result has `readable` False.
+    If the bytes are not a valid record, the result has `readable` False.
     """
     unreadable = LeaseRecord(token=token, raw=raw, readable=False)
     try:

@@ -82,7 +82,7 @@ def read_manifest(store: Store) -> Manifest | None:
 
 
 def _parse(data: bytes) -> Manifest | None:
-    """Return the manifest in some untrusted bytes; None if they are no valid manifest."""
+    """Return the manifest in untrusted bytes; None if they are not a valid manifest."""
     try:
         content = json.loads(data)
         checksum = content.pop("checksum")
@@ -213,7 +213,7 @@ def write_manifest(store: Store, manifest: bytes, token: int, files: Iterable[st
 
 
 def _attempts(ledger: Ledger) -> list[Row]:
-    """Return the attempts of a run; the last one, of this process, is returned as done."""
+    """Return the attempts of a run. The last one, which is still running, is returned as done."""
     rows = ledger.attempts.all()
     for row in rows[-1:]:
         ended = now()

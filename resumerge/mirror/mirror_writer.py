@@ -73,7 +73,7 @@ class MirrorWriter:
 
     @property
     def snapshot_names_other_files(self) -> bool:
-        """Whether a snapshot is due: none is written yet, or other files are mirrored since."""
+        """Whether a snapshot is due: the first one, or because the mirrored files have changed."""
         return (
             self.named_in_snapshot is None
             or self.named_in_snapshot != self._ledger.mirrored.checksums().keys()
@@ -121,7 +121,7 @@ class MirrorWriter:
         self.named_in_snapshot = set(mirrored)
 
     def remove(self, names: Sequence[str]) -> None:
-        """Remove superfluous files of tasks."""
+        """Remove files of tasks from the mirror and from `superfluous`."""
         self._store.put({}, names)
         with self._lock:
             self._superfluous.difference_update(names)

@@ -19,9 +19,9 @@ def output_config(plan: Plan) -> dict[str, Any]:
     """Return the content of the output's config.json; empty if the reference has none.
 
     With slices, the keys that count layers (at the top or in a nested config) get the output's
-    count. Settings with one entry for each layer (``layer_types``) get each entry from the model
-    that the layer comes from, including entries that transformers derives because config.json does
-    not state them. The reference's settings of quantised weights are replaced by the output's.
+    count. In settings with one entry per layer (``layer_types``), each entry comes from the model
+    of its layer. This includes settings that config.json does not state and transformers derives.
+    The reference's settings of quantised weights are replaced by the output's.
     """
     source_config = plan.mixture.config if plan.mixture else plan.reference_model.config
     config: dict[str, Any] = _copied(unquantised_config(source_config))

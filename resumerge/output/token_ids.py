@@ -29,8 +29,8 @@ def remap_token_ids(
     Args:
         config: the reference model's config.json or generation_config.json.
         vocabulary: the output's vocabulary.
-        host: the same file of the host, the model whose tokenizer the output has; empty if it has
-            none.
+        host: the content of the same file of the host, the model whose tokenizer the output has;
+            empty if the host has no such file.
     """
     tokens = {number: token for token, number in vocabulary.reference.ids.items()}
     other = vocabulary.host is not vocabulary.reference

@@ -173,7 +173,10 @@ class RangeReader:
         self._changed.notify_all()
 
     def _next(self) -> Piece[RemoteFile] | None:
-        """Return the next piece to request, first those that a reader waits for; None for none."""
+        """Return the next piece to request; None if there is nothing to request now.
+
+        Pieces that a reader waits for come first.
+        """
         if self._urgent:
             return self._urgent.popleft()
         piece = next(filter(None, (expected.next for expected in self._expected)), None)

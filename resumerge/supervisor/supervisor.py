@@ -281,8 +281,9 @@ class Supervisor:
         for signum in numbers:
             if signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 if any(
-                    (s == signum and now - at < SAME_SECONDS) or is_repetition(signum, s)
-                    for s, at in self._signals
+                    (earlier == signum and now - time_of < SAME_SECONDS)
+                    or is_repetition(signum, earlier)
+                    for earlier, time_of in self._signals
                 ):
                     continue
                 self._signals.append((signum, now))

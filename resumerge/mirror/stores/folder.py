@@ -31,8 +31,9 @@ from resumerge.mirror.stores.plain_files import (
 from resumerge.storage import Storage, drop_from_cache
 
 SYNC_BYTES = 64 << 20
-"""The bytes of an upload between two syncs, so that the kernel buffers no more than a slow disk can
-write in reasonable time.
+"""The bytes of an upload between two syncs.
+
+Without these syncs, the kernel would buffer too many bytes for a slow disk.
 """
 
 SETTLE_SECONDS = 2.0
@@ -47,7 +48,7 @@ class FolderStore(Store):
     """Files in a folder.
 
     Every change is an operation of `Storage`. The first change creates the folder, but not its
-    parent, so that a drive that is not mounted is not taken for an empty one.
+    parent, so that an unmounted drive is not taken for an empty one.
 
     Args:
         folder: the folder.
@@ -350,7 +351,7 @@ class FolderStore(Store):
             source: the file.
             target: the path with the final name.
             before: the identity of the file with the final name when the caller began to write;
-                None if there was no such file.
+                None if no file had that name.
 
         Raises:
             FileExistsError: another file has the name now.

@@ -85,8 +85,8 @@ class HubRepo:
     def listing(self) -> tuple[str, dict[str, ListedFile]]:
         """Return the newest commit and its files by name, from one request.
 
-        Both are empty if the branch does not exist, or if the repo does not exist or this account
-        may not read it.
+        Both are empty if the repo does not exist or this account may not read it, and if a branch
+        other than ``main`` does not exist.
 
         Raises:
             StoreError: also if the repo is missing after an earlier request for it succeeded.

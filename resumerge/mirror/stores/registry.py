@@ -51,7 +51,7 @@ def is_mirror_url(text: str) -> bool:
 
 
 def has_scheme(text: str) -> bool:
-    """Return whether a text begins with a registered scheme, such as ``hf://``, and is no path."""
+    """Return whether a text begins with a registered scheme, such as ``hf://``. Paths do not."""
     return bool(scheme := _scheme(text)) and scheme in STORES
 
 

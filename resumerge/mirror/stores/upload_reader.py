@@ -13,7 +13,7 @@ REPORT_BYTES = 4 << 20
 
 
 class Stopped(Exception):
-    """An error: reading was stopped. It is no `OSError`, because HTTP libraries retry those."""
+    """An error: reading was stopped. HTTP libraries do not retry it, as they do an `OSError`."""
 
 
 class UploadReader(io.BufferedIOBase):

@@ -33,7 +33,7 @@ COPY_POLL_SECONDS = 0.5
 
 
 class AzureClient(BucketClient):
-    """The requests to a container of Azure, and the names below one prefix."""
+    """The requests to a container of Azure, for the names below one prefix."""
 
     objects = AzureBucket
     _objects: AzureBucket

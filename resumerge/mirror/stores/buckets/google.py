@@ -29,7 +29,7 @@ UPLOAD_PIECE_BYTES = 1 << 18
 
 
 class GoogleClient(BucketClient):
-    """The requests to a bucket of Google Cloud Storage, and the names below one prefix."""
+    """The requests to a bucket of Google Cloud Storage, for the names below one prefix."""
 
     objects = GoogleBucket
     _objects: GoogleBucket

@@ -32,7 +32,7 @@ class _WritableBucket(S3Bucket):
 
 
 class S3Client(BucketClient):
-    """The requests to a bucket of S3, and the names below one prefix."""
+    """The requests to a bucket of S3, for the names below one prefix."""
 
     objects = _WritableBucket
     _objects: S3Bucket

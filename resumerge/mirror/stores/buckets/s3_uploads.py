@@ -2,7 +2,7 @@
 
 A later attempt continues an interrupted upload, also on another machine. The server returns the MD5
 of the bytes that it received, as the ETag, which is compared with the local MD5. On servers that
-encrypt with keys of their own, ETags are no MD5s. Then the whole object is read back and compared,
+encrypt with keys of their own, ETags are not MD5s. Then the whole object is read back and compared,
 and a later attempt sends all parts again.
 """
 
@@ -66,8 +66,8 @@ class Upload:
     def run(self) -> str:
         """Send the missing parts of the file, and return the SHA-256 of the local file.
 
-        Nothing is sent if the object exists with the ETag of the file. If the server's ETags are no
-        MD5s, the file is always sent again.
+        Nothing is sent if the object exists with the ETag of the file. If the server's ETags are
+        not MD5s, the file is always sent again.
 
         Raises:
             StoreError: the server fails, or its copy differs.
