@@ -17,7 +17,7 @@ RANGE = 4 << 20
 """The bytes per request, which are held in memory."""
 
 ATTEMPTS = 10
-"""The most attempts to read an object that is replaced during each attempt."""
+"""The most tries to begin reading an object that is replaced during each try."""
 
 Hash = tuple[Callable[[], Digest], bytes]
 """A function that returns a new digest, and the expected hash in bytes."""
@@ -72,7 +72,7 @@ class RangedBucket(Bucket):
         """Return the newest version of an object, and the bytes of its first range.
 
         Raises:
-            StoreError: the object was replaced during each of `ATTEMPTS` attempts.
+            StoreError: the object was replaced during each of `ATTEMPTS` tries.
         """
         for _ in range(ATTEMPTS):
             listed = self.head(key)[0]

@@ -54,10 +54,10 @@ _one_thread = _OneThread()
 def one_blas_thread() -> Iterator[None]:
     """Make OpenBLAS compute in the calling thread, until the end of the block.
 
-    A merge already has one computing thread per core, so more threads would not be faster. Besides,
-    results that do not depend on the number of threads have the same bits on every machine of a
-    kind. Several threads may be in such blocks at the same time. If NumPy uses another BLAS,
-    nothing changes.
+    A merge already has one computing thread per core, so more threads would not be faster. With one
+    thread, results also have the same bits on every machine of a kind, independent of its number of
+    cores. Several threads may be in such blocks at the same time. If NumPy uses another BLAS, it is
+    not changed.
     """
     _one_thread.begin()
     try:

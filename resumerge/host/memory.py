@@ -87,7 +87,7 @@ class Cgroup:
     own: bool
 
     def measure(self, *, soft: bool) -> tuple[int, int] | None:
-        """Return (limit, available) in bytes; None if the cgroup has no limit.
+        """Return (limit, available) in bytes; None if the cgroup has no limit, or is unreadable.
 
         Args:
             soft: whether the soft limit counts as a limit.

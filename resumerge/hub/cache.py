@@ -55,7 +55,7 @@ def remembered_commit(repo: str, branch: str) -> str | None:
 
 
 def cached_revisions(repo: str) -> list[str]:
-    """Return the branches and commits of a repo that the cache has recorded, each sorted."""
+    """Return the branches of a repo that the cache has recorded, then the commits, both sorted."""
     refs, snapshots = repo_folder(repo) / "refs", repo_folder(repo) / "snapshots"
     branches = [path.relative_to(refs).as_posix() for path in refs.rglob("*") if path.is_file()]
     return [*sorted(branches), *sorted(path.name for path in snapshots.glob("*"))]

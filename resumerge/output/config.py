@@ -49,7 +49,7 @@ def output_config(plan: Plan) -> dict[str, Any]:
 
 
 def _has_own_head(plan: Plan) -> bool:
-    """Return whether the output stores a tensor that the reference model ties to another one."""
+    """Return whether the output stores a tensor that the reference ties, or uses an untied head."""
     reference = plan.reference_model
     absent = tied_names(reference.config, reference.tensors)
     if absent and not absent.keys().isdisjoint(plan.tensors()):

@@ -43,8 +43,8 @@ def download(
 
     Raises:
         InputError: the server denies the file.
-        Resumable: the network failed after all retries, the disk is full, or the content is wrong
-            in every attempt.
+        Resumable: the network failed after all retries, the disk is full, or the content was wrong
+            in each of `ATTEMPTS` downloads.
     """
     transfer = file.whole_transfer()
     if transfer is not None:
@@ -127,7 +127,7 @@ def _bytes_to_skip(
         the number of bytes at the start of the body that the partial file already has.
 
     Raises:
-        ConnectionError: the response does not match; the next attempt requests the file again.
+        ConnectionError: the response does not match. A retry requests the file again.
     """
     etag = str(response.headers.get("ETag") or "")
     strong = etag if etag.startswith('"') else None

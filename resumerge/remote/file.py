@@ -227,10 +227,10 @@ class RemoteFile(ABC):
 
     @abstractmethod
     def explain(self, error: Exception) -> ResumergeError | None:
-        """Return the error to raise for an exception of a request; None for a bug."""
+        """Return the error to raise for an exception of a request; None if it is a bug."""
 
     def retry_after(self, error: BaseException) -> float:
-        """Return the seconds that the server asks to wait after a failed request; 0 for none."""
+        """Return the seconds of waiting that the server requested in a failed response, or 0."""
         return getattr(error, "retry_after", 0.0)
 
     def call(

@@ -246,8 +246,8 @@ class Supervisor:
         """Wait so that other processes can free memory; return False if a stop signal arrived.
 
         Args:
-            failures: the number of consecutive OOM kills. The wait is exponential in it, and 0 for
-                fewer than two.
+            failures: the number of consecutive deaths after an OOM kill; 0 after another death. The
+                wait doubles with each failure, and is 0 for fewer than two.
         """
         until = time.monotonic() + (2 ** (failures - 2) if failures > 1 else 0)
         while not self._signals:

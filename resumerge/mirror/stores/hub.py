@@ -131,12 +131,12 @@ class HubStore(Store):
             safe_name_in_repo(name)
         with self._commit_lock:
             self._repo.create()
-            for attempt in range(1, TRIES + 1):
+            for number in range(1, TRIES + 1):
                 try:
                     self._put(files, remove)
                     return
                 except CommitConflict:
-                    if attempt == TRIES:
+                    if number == TRIES:
                         raise
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
