@@ -40,8 +40,8 @@ _LONGEST_NAME = 200
 class BucketFile(RemoteFile):
     """One file of a model in a bucket.
 
-    `model` is the address of the folder that contains the file. `revision` is the digest of the
-    listing. `etag` has no quotes.
+    `model` is the model's address, and `name` the rest of the file's address. `revision` is the
+    digest of the listing. `etag` has no quotes.
 
     Args:
         folder: the model's folder in the cache.
