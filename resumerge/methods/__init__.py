@@ -1,14 +1,14 @@
 """Merge methods: each is one class, which declares its name, parameters, papers and costs.
 
-`base.py` has the base classes, `registry.py` the methods by name, and `loading.py` finds them. The
-folders `averages/`, `pairs/`, `spherical/` and `task_vectors/` have the built-in methods by family;
-every method class in a module of these folders is registered. `checked_answers.py` checks what
-methods of users return, `user_code.py` says where they failed, and `imported_code.py` identifies
-their code. Methods compute with `resumerge.kernels`. docs/extending.md explains how to write a
-method.
+`base.py` defines the base classes, `registry.py` holds the methods by name, and `loading.py` finds
+them. The folders `averages/`, `pairs/`, `spherical/` and `task_vectors/` contain the built-in
+methods by family; every method class in a module of these folders is registered.
+`checked_answers.py` checks the values that methods return during planning. For methods of users,
+`user_code.py` locates errors, and `imported_code.py` identifies the code. Methods compute with
+`resumerge.kernels`. docs/extending.md explains how to write a method.
 
-Users call it, too: `resumerge.methods()` returns all methods with their parameters, and
-`resumerge.methods("ties")` one.
+Users can call the package: `resumerge.methods()` returns all methods with their parameters, and
+`resumerge.methods("ties")` returns one.
 """
 
 import sys

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 REQUIRED: Any = object()
-"""The default of a parameter that the recipe must give."""
+"""The default of a parameter without a default: the recipe must set it."""
 
 FLOAT32_MAX = 3.4028234663852886e38
 
@@ -32,13 +32,13 @@ class Parameter:
     Args:
         name: the key in the recipe.
         meaning: one line for the user.
-        default: the value if the recipe gives none.
-        kind: ``float``, ``int`` or ``bool``.
-        per_model: whether it is given for each model, rather than once for the merge.
+        default: the value if the recipe sets none.
+        kind: the type of the value.
+        per_model: whether each model has its own value; else the merge has one.
         low: the smallest value allowed, inclusive.
         high: the largest value allowed, inclusive.
-        saturates: whether a larger value counts as `high`.
-        example: a value for recipes to begin with, and for tests; None where the default serves.
+        saturates: whether a value above `high` is replaced by `high`; else it is refused.
+        example: a value for new recipes and for tests; None if the default is suitable.
     """
 
     name: str
@@ -68,14 +68,16 @@ class Paper:
 class BlockCost:
     """The CPU time and memory of one block, for the estimates of `resumerge plan`.
 
-    The values of the built-in methods were measured: docs/benchmarks.md says how. The memory is the
-    growth of the process for each thread, including what the C library's allocator wastes.
+    The values of the built-in methods were measured, as docs/benchmarks.md describes. The memory is
+    the growth of the process for each thread, including memory that the C library's allocator
+    wastes.
 
     Args:
-        milliseconds: the CPU time for 2^20 elements of each input, all passes together.
-        scratch: the memory beside the inputs and the result, as a number of float32 vectors of a
-            block run's length (with torch: of a block's length, beside inputs in float32).
-        per_input: the number of further such vectors for each input.
+        milliseconds: the CPU time for 2^20 elements of each input, summed over all passes.
+        scratch: the memory in addition to the inputs and the result, as a number of float32
+            vectors of a block run's length. For methods on torch, the vectors have a block's
+            length, and the inputs are float32.
+        per_input: the number of additional vectors of that length for each input.
     """
 
     milliseconds: float = 6.0
@@ -112,11 +114,11 @@ class TensorContext:
 
     @property
     def others(self) -> list[int]:
-        """The inputs that are not the base model."""
+        """The indices of the inputs that are not the base model."""
         return [i for i in range(len(self.per_model)) if i != self.base]
 
     def base_of(self, inputs: Sequence[T]) -> T:
-        """Return the base model's item of a sequence; for methods that require a base model.
+        """Return the base model's item of a sequence, for methods that require a base model.
 
         Args:
             inputs: one item for each model, in their order.
@@ -125,7 +127,7 @@ class TensorContext:
         return inputs[self.base]
 
     def values(self, parameter: str) -> list[float]:
-        """Return a per-model parameter of every input that has it, in the order of the inputs.
+        """Return the values of a per-model parameter, in the order of the inputs that have it.
 
         The base model has no parameters if the method declares a base.
         """
@@ -135,14 +137,14 @@ class TensorContext:
 class MergeMethod(ABC):
     """The declarations of every merge method. Its subclasses `Method` and `KernelMethod` compute.
 
-    For each tensor the engine calls `statistics` once, which makes any number of reductions over
-    the blocks (none for an elementwise method). Then it computes every block. A call must return
-    the same bits whatever was computed before it, or at the same time.
+    For each tensor the engine first calls `statistics`, which makes any number of reductions over
+    the blocks (none for an elementwise method). The engine then computes every block. The bits
+    that a call returns must not depend on earlier or concurrent calls.
     """
 
     name: ClassVar[str]
     summary: ClassVar[str]
-    """One line that says what the method does."""
+    """A description of the method, in one line."""
     papers: ClassVar[tuple[Paper, ...]] = ()
     parameters: ClassVar[tuple[Parameter, ...]] = ()
     base: ClassVar[Literal["none", "optional", "required"]] = "none"
@@ -169,23 +171,23 @@ class MergeMethod(ABC):
     """Whether the combined change is a weighted sum whose factors depend on parameters alone."""
 
     def validate(self, tensor: TensorContext) -> str | None:
-        """Check the parameters of one tensor together.
+        """Check the parameters of one tensor against each other.
 
         Returns:
-            what is expected, for the user, if the parameters contradict each other; else None.
+            a text for the user that describes valid parameters; None if there is no contradiction.
         """
         return None
 
     def passes(self, tensor: TensorContext) -> int:
-        """Return how often the inputs are read: once for each reduction, once for the blocks."""
+        """Return the number of passes over the inputs: one for each reduction, one for blocks."""
         return 1
 
     def samples(self, tensor: TensorContext) -> int:
-        """Return how many of the passes read only samples of the inputs: see `Scan`."""
+        """Return the number of passes that read only samples of the inputs; see `Scan`."""
         return 0
 
     def statistics_bytes(self, tensor: TensorContext) -> int:
-        """Return the bytes of the statistics, which are held until the tensor is done."""
+        """Return the size of the statistics in bytes; they are held until the tensor is done."""
         return 0
 
     def row_elements(self, tensor: TensorContext) -> int | None:
@@ -197,14 +199,14 @@ class MergeMethod(ABC):
         return False
 
     def statistics(self, tensor: TensorContext, scan: Scan[Any]) -> Any:
-        """Return what every block needs from the whole tensor, reduced by scans over its blocks."""
+        """Return the facts about the whole tensor that every block needs, found by scans."""
         return None
 
 
 class Method(MergeMethod):
     """A merge method that computes with torch, block by block.
 
-    The inputs are scratch: a method may compute in them, in place.
+    A method may overwrite its inputs.
     """
 
     @abstractmethod
@@ -218,18 +220,18 @@ class Method(MergeMethod):
             inputs: one tensor for each model, float32, of ``block.stop - block.start`` elements, on
                 the device that the user chose.
             block: the elements to compute.
-            statistics: what `statistics` returned.
+            statistics: the result of `statistics`.
 
         Returns:
-            float32, of the same length, on the same device.
+            float32, of the inputs' length, on their device.
         """
 
 
 class KernelMethod(MergeMethod):
     """A merge method that computes with `resumerge.kernels`, one block run after the other.
 
-    The result must not depend on how a tensor is split into block runs: reductions give a partial
-    result for each block, and `kernels.sum_blocks` adds them in order.
+    The result must not depend on how a tensor is split into block runs. A reduction therefore
+    returns a partial result for each block, and `kernels.sum_blocks` adds these in order.
     """
 
     cost: ClassVar[BlockCost] = BlockCost(4.0, scratch=2.0, per_input=0.4)
@@ -247,8 +249,8 @@ class KernelMethod(MergeMethod):
 
         Args:
             tensor: the tensor that the blocks belong to.
-            inputs: one vector for each model, of ``run.length`` elements, as they are stored.
-            run: which blocks to compute.
-            statistics: what `statistics` returned.
-            out: the result, of the stored type: the last operation writes to it, and rounds.
+            inputs: one vector for each model, of ``run.length`` elements, in its stored dtype.
+            run: the blocks to compute.
+            statistics: the result of `statistics`.
+            out: the result, in the dtype of the output. The last operation writes to it and rounds.
         """

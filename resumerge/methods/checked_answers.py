@@ -1,7 +1,7 @@
-"""Checks of what merge methods return while a merge is planned, also of users' methods.
+"""Checks of the values that merge methods, including users', return while a merge is planned.
 
-Without the check, a method that returns -1 as the length of a row would get blocks that are never
-written.
+Without the checks, for example, the blocks of a method that returns -1 as the length of a row would
+never be written.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ MEND = "fix the method: see docs/extending.md"
 
 @dataclass(frozen=True)
 class Answers:
-    """The answers of a method about one tensor while a merge is planned; see `MergeMethod`.
+    """The values that a method returns about one tensor during planning; see `MergeMethod`.
 
     Args:
-        contradiction: what is expected, if the parameters contradict each other; else None.
+        contradiction: a description of valid parameters, if those of the tensor contradict each
+            other; else None.
         row_elements: the length of rows that must not be split between blocks; None without such
             rows.
         is_copy: whether the result is the single input, unchanged.
@@ -38,10 +39,10 @@ class Answers:
 
 
 def ask(method: MergeMethod, tensor: TensorContext) -> Answers:
-    """Ask a method about a tensor. Nothing is asked about an empty tensor.
+    """Return what a method answers about a tensor; the defaults for an empty tensor.
 
     Raises:
-        InputError: an answer is invalid, or a method of the user fails.
+        InputError: a returned value is invalid, or a method of the user fails.
     """
     if tensor.numel == 0:
         return Answers()
@@ -57,17 +58,17 @@ def ask(method: MergeMethod, tensor: TensorContext) -> Answers:
 
 
 def is_users(method: str) -> bool:
-    """Return whether a method is the user's, not built into this package."""
+    """Return whether a method comes from the user; else it is built into this package."""
     return method not in METHODS.built_in
 
 
 def file_of(method: str) -> str | None:
-    """Return the file of a method's class."""
+    """Return the file that defines a method's class."""
     return sys.modules[type(METHODS[method]).__module__].__file__
 
 
 def place_of_block(method: str) -> str:
-    """Return where a method computes a block: ``block() in mine.py, line 12``."""
+    """Return the place of the code that computes a block: ``block() in mine.py, line 12``."""
     kind: Any = type(METHODS[method])
     function = inspect.unwrap(kind.compute if issubclass(kind, KernelMethod) else kind.block)
     file, line = Path(function.__code__.co_filename).name, function.__code__.co_firstlineno

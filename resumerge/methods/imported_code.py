@@ -1,7 +1,8 @@
 """The code that a file of merge methods imports, except installed packages: its hash pins a run.
 
-Imports are found in the source, also those inside functions, so that every machine and every
-attempt finds the same ones. Python's own finders find the file of a module; no code runs.
+Imports are read from the source, including imports inside functions, so that every machine and
+every attempt finds the same modules. Python's own finders locate the file of a module; no code
+runs.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from resumerge.foreign_files import read_foreign
 from resumerge.methods.user_code import PACKAGE
 
 LARGEST = 1 << 24
-"""The largest size of a file of methods, or of a module that it imports, in bytes."""
+"""The largest allowed size of a file of methods, or of a module that it imports, in bytes."""
 
 _INSTALLED = {"site-packages", "dist-packages"}
 _BY_NAME = {"import_module", "__import__"}
@@ -27,17 +28,17 @@ _RUNS_CODE = {"exec", "eval"}
 _LOADS_CODE = {"run_path", "run_module", "exec_module", "load_module", "spec_from_file_location"}
 
 PROCESS = uuid4().hex[:8]
-"""A word that no other process has: unknown code cannot be the same in two processes."""
+"""A random word for this process: it makes the identity of unknown code differ in each process."""
 
 
 def code_of_file(path: Path) -> str:
-    """Return the identity of a file of methods: name and hash, of it and of the files it imports.
+    """Return the identity of a file of methods: names and hashes of the file and of its imports.
 
-    Modules of installed packages, of Python and of this package are left out. The identity has the
-    names of modules, not their folders, which may differ between machines.
+    Modules of installed packages, of Python and of this package are left out. The identity contains
+    the names of modules, but not their folders, which may differ between machines.
 
     Raises:
-        UnfitFile: a file is too large, or no file.
+        UnfitFile: a file is too large, or not a regular file.
         OSError: a file cannot be read.
     """
     code = _Code()
@@ -46,31 +47,31 @@ def code_of_file(path: Path) -> str:
 
 
 def code_of_module(name: str) -> str:
-    """Return the identity of a module, as `code_of_file`; empty for an installed one."""
+    """Return the identity of a module, as `code_of_file` does; "" for an installed module."""
     code = _Code()
     code.add_module(name)
     return code.described
 
 
 def unknown_code(origin: str) -> str:
-    """Return the parts of a method's code that cannot be known; empty if there are none."""
+    """Return the places of an origin where unknown code may run; "" if there are none."""
     places = map(_marked, origin.split("; "))
     return "; ".join(place for place in places if place)
 
 
 def _mark(place: str) -> str:
-    """Return a place where any code may run, marked as known to this process alone."""
+    """Return a place where unknown code may run, with the mark of this process."""
     return f"{place} (process {PROCESS})"
 
 
 def _marked(part: str) -> str:
-    """Return the place of a part of an origin that this process marked; empty for another part."""
+    """Return the place in a part of an origin that this process marked; "" for any other part."""
     place = part.rpartition(" (process ")[0]
     return place if _mark(place) == part else ""
 
 
 def _is_installed(path: Path) -> bool:
-    """Return whether a file is of an installed package, of Python, or of this package."""
+    """Return whether a file belongs to an installed package, to Python, or to this package."""
     places = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib")]
     return (
         not _INSTALLED.isdisjoint(path.parts)
@@ -86,7 +87,7 @@ class _Code:
         self._hashes: dict[str, str] = {}
         self._unknown: list[str] = []
         self._folders: list[str] = []
-        """The folders of these files, where an import may look after a change of ``sys.path``."""
+        """The folders of these files, which their code may have added to ``sys.path``."""
 
     @property
     def described(self) -> str:
@@ -99,8 +100,8 @@ class _Code:
 
         Args:
             name: the module's name; for the file of methods itself, the file's name.
-            path: the file.
-            package: the package that relative imports begin from.
+            path: where the file is.
+            package: the package that relative imports start from.
         """
         if name in self._hashes:
             return
@@ -118,18 +119,18 @@ class _Code:
                 self._unknown.append(f"line {line} of {path.name} may run any code")
 
     def add_module(self, name: str) -> None:
-        """Add a module and the packages that contain it, unless they are installed."""
+        """Add a module and the packages that contain it; installed packages are left out."""
         parts = name.split(".")
         places: list[str] | None = None
         if not all(parts):
-            return  # beyond the outermost package: an error when it runs
+            return  # a relative import beyond the outermost package fails when it runs
         for count in range(1, len(parts) + 1):
             inner = ".".join(parts[:count])
             spec = self._spec(inner, places)
             if spec is None or spec.origin in ("built-in", "frozen"):
                 return
-            within = spec.submodule_search_locations
-            places = None if within is None else [*within]
+            locations = spec.submodule_search_locations
+            places = None if locations is None else [*locations]
             if spec.has_location and spec.origin:
                 path = Path(spec.origin).resolve()
                 if _is_installed(path):
@@ -139,11 +140,11 @@ class _Code:
                 return
 
     def _spec(self, name: str, places: list[str] | None) -> ModuleSpec | None:
-        """Return where a module is, by Python's finders; in `_folders` as a last resort."""
+        """Return a module's spec from Python's finders, which search `_folders` last; or None."""
         for search_paths in (places, self._folders) if places is None else (places,):
             for finder in sys.meta_path:
-                # With the full name, PathFinder would look up the parent of a package without
-                # __init__.py in sys.modules, where it need not be. The last part is enough for it.
+                # For the full name, PathFinder looks up the parent of a package without __init__.py
+                # in sys.modules. The parent may be missing there; the last part is enough.
                 searched_name = name.rpartition(".")[2] if finder is PathFinder else name
                 spec = finder.find_spec(searched_name, search_paths)
                 if spec is not None:
@@ -152,13 +153,13 @@ class _Code:
 
 
 def _imports(tree: ast.AST, package: str) -> Iterator[tuple[str, int]]:
-    """Yield the name of each module that code may import, and the line; "" if it is unknown."""
+    """Yield (module, line) for each import of the code; "" for a module that is not known."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            above = package.split(".")[: len(package.split(".")) - node.level + 1]
-            base = ".".join([*(above if node.level else ()), *filter(None, [node.module])])
+            parents = package.split(".")[: len(package.split(".")) - node.level + 1]
+            base = ".".join([*(parents if node.level else ()), *filter(None, [node.module])])
             for alias in node.names:
                 yield (f"{base}.{alias.name}" if alias.name != "*" else base), node.lineno
                 if alias.asname and alias.name in _BY_NAME | _LOADS_CODE:
@@ -168,7 +169,7 @@ def _imports(tree: ast.AST, package: str) -> Iterator[tuple[str, int]]:
 
 
 def _called(node: ast.Call) -> Iterator[tuple[str, int]]:
-    """Yield the modules that a call imports, as `_imports` does."""
+    """Yield (module, line) if a call imports a module, as `_imports` does."""
     of_module = isinstance(node.func, ast.Attribute)
     name = getattr(node.func, "attr" if of_module else "id", "")
     module = node.args[0] if node.args else None

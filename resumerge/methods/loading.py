@@ -23,13 +23,13 @@ GROUP = "resumerge.methods"
 """The group of the entry points that name subclasses of `MergeMethod`."""
 
 VARIABLE = "RESUMERGE_METHODS"
-"""The environment variable with files of methods, separated as in PATH."""
+"""The environment variable that lists files of methods, separated as in PATH."""
 
 
 def built_in_methods() -> Iterator[MergeMethod]:
-    """Yield every method that a module in a folder beside this one defines.
+    """Yield every method that a module in a subfolder of this folder defines.
 
-    The order is by folder and module.
+    The methods are ordered by folder, then by module.
     """
     here = Path(__file__).parent
     for folder in pkgutil.iter_modules([str(here)]):
@@ -45,14 +45,15 @@ def installed_methods() -> Iterator[tuple[MergeMethod, str]]:
     Raises:
         InputError: a method cannot be loaded.
     """
-    from importlib.metadata import entry_points  # 20 ms, which only methods of users need
+    from importlib.metadata import entry_points  # takes 20 ms; only methods of users need it
 
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
         package = entry.dist
         with refused("An installed merge method failed to load", f"{entry.name} = {entry.value}"):
             method = entry.load()()
             origin = f"{package.name} {package.version}" if package else entry.value
-            # A package under development, installed from its folder, changes without a new version.
+            # The code of a package that is installed from its folder may change without a new
+            # version.
             code = code_of_module(type(method).__module__)
         yield method, "; ".join(filter(None, [origin, code]))
 
@@ -73,8 +74,8 @@ def methods_in_file(path: Path) -> Iterator[tuple[MergeMethod, str]]:
             fix=f"check {VARIABLE}",
         ) from error
     with refused("A file of merge methods failed to run", path, str(path)):
-        found = methods_of(_import_file(path))
-    if not found:
+        methods = methods_of(_import_file(path))
+    if not methods:
         raise refuse(
             "A file of merge methods contains no merge method",
             where=path,
@@ -83,11 +84,11 @@ def methods_in_file(path: Path) -> Iterator[tuple[MergeMethod, str]]:
         )
     with refused("What a file of merge methods imports cannot be read", path, str(path)):
         origin = code_of_file(path)
-    return iter([(method, origin) for method in found])
+    return iter([(method, origin) for method in methods])
 
 
 def methods_of(module: ModuleType) -> list[MergeMethod]:
-    """Return the methods that a module defines, not those it imports, in their order."""
+    """Return the methods that a module defines itself, in their order; imported ones are not."""
     return [
         kind()
         for kind in vars(module).values()

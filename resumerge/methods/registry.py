@@ -1,8 +1,8 @@
-"""The merge methods by name: those of this package, of installed packages, and of files.
+"""The merge methods by name: built in, from installed packages, and from files of the user.
 
-A recipe names a method and never brings code. The code of a method that is not built in runs only
-where the user installed it (entry points of the group ``resumerge.methods``) or named its file
-(`load_methods`, the environment variable ``RESUMERGE_METHODS``).
+A recipe names a method and never contains code. The code of a method that is not built in runs only
+if the user installed its package (entry points of the group ``resumerge.methods``) or named its
+file (`load_methods`, the environment variable ``RESUMERGE_METHODS``).
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ KINDS = ("float", "int", "bool")
 class Registry(Mapping[str, MergeMethod]):
     """The methods by name.
 
-    Installed methods and those of ``RESUMERGE_METHODS`` are loaded when a name that is not built in
-    is looked up, and when the registry is iterated over or counted: then code of users runs. Both
-    raise `InputError` if that code cannot be run or defines no method.
+    Installed methods and the files in ``RESUMERGE_METHODS`` are loaded on first use: when a name is
+    looked up that is not registered, or when the registry is iterated over or counted. Loading runs
+    code of users. It raises `InputError` if that code cannot be run or defines no method.
 
     Args:
         built_in: the methods of this package.
@@ -68,11 +68,11 @@ class Registry(Mapping[str, MergeMethod]):
         """Register a method.
 
         Args:
-            method: the method.
-            origin: where its code is from; part of its identity.
+            method: an instance of its class.
+            origin: the source of its code; part of its identity.
 
         Raises:
-            InputError: the declaration is incomplete, or the name is taken.
+            InputError: the declaration is incomplete or invalid, or the name is taken.
         """
         problem = _incomplete(method)
         if problem:
@@ -90,7 +90,7 @@ class Registry(Mapping[str, MergeMethod]):
         self._origins[method.name] = origin
 
     def load(self, files: Iterable[str | os.PathLike[str]]) -> None:
-        """Register every method that some Python files define. A file is loaded once.
+        """Register every method that the Python files define. Each file is loaded once.
 
         Raises:
             InputError: a file cannot be read or run, or defines no method.
@@ -104,11 +104,11 @@ class Registry(Mapping[str, MergeMethod]):
             self._loaded.add(path)
 
     def identity(self, name: str) -> dict[str, Any]:
-        """Return a method's part of a run's fingerprint: all that its result depends on."""
+        """Return a method's part of a run's fingerprint: everything that its result depends on."""
         return {"name": name, "version": self[name].version, "origin": self._origins[name]}
 
     def notes_on(self, name: str) -> list[str]:
-        """Return the notes on a method for the user, before a run."""
+        """Return the notes on a method that the user sees before a run."""
         unknown = unknown_code(self._origins.get(name, ""))
         if not unknown:
             return []
@@ -118,7 +118,7 @@ class Registry(Mapping[str, MergeMethod]):
         ]
 
     def _search(self) -> None:
-        """Load installed methods and those that the environment names, once."""
+        """Load installed methods and the files that the environment names, once."""
         if self._searched:
             return
         self._searched = True
@@ -132,7 +132,7 @@ class Registry(Mapping[str, MergeMethod]):
 
 
 def _incomplete(method: MergeMethod) -> str | None:
-    """Return the faults of a method's declaration: parts that are missing, or cannot be used."""
+    """Return the first missing or invalid part of a method's declaration; None if there is none."""
     for attribute in ("name", "summary"):
         if not isinstance(getattr(method, attribute, None), str):
             return f"no {attribute}"
@@ -157,5 +157,5 @@ METHODS = Registry(built_in_methods())
 
 
 def load_methods(files: Iterable[str | os.PathLike[str]]) -> None:
-    """Register the merge methods of some Python files; see `Registry.load`."""
+    """Register the merge methods that Python files define; see `Registry.load`."""
     METHODS.load(files)

@@ -1,4 +1,4 @@
-"""Errors in the code of users: they are reported with their place, not as bugs of this package."""
+"""Errors in the code of users: reported with their place, and not as bugs of this package."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ PACKAGE = str(Path(__file__).parents[1])
 
 @contextmanager
 def refused(what: str, where: object, file: str | None = None) -> Iterator[None]:
-    """Refuse the run if code of the user raises anything inside, even `SystemExit`.
+    """Refuse the run if the body of the ``with`` block raises anything, even `SystemExit`.
 
     Args:
         what: the problem, for the message.
         where: the place of the problem, for the message.
-        file: the file of the code; None if it is unknown.
+        file: the file of the user's code; None if it is unknown.
 
     Raises:
-        InputError: the code raised something; the message has the line.
+        InputError: the code raised something; the message contains the line.
     """
     try:
         yield
@@ -40,22 +40,22 @@ def _remedy(error: BaseException) -> str:
 
 
 def raised(error: BaseException, file: str | None) -> str:
-    """Return an exception with its place, in a line: ``ValueError: no (mine.py, line 12)``."""
-    told = f"{type(error).__name__}: {error}".removesuffix(": ")
+    """Return an exception with its place, as one line: ``ValueError: no (mine.py, line 12)``."""
+    text = f"{type(error).__name__}: {error}".removesuffix(": ")
     has_line = isinstance(error, SyntaxError)
-    return told if has_line else f"{told} ({line_of(error, file)})"
+    return text if has_line else f"{text} ({line_of(error, file)})"
 
 
 def line_of(error: BaseException, file: str | None) -> str:
-    """Return the last line of a file that an error went through, or else the last line of all."""
+    """Return the innermost line of a file in an error's traceback; else that of any file."""
     frames = traceback.extract_tb(error.__traceback__)
     last = ([frame for frame in frames if frame.filename == file] or frames)[-1]
     return f"{Path(last.filename).name}, line {last.lineno}"
 
 
 def is_raised_in(file: str | None, error: BaseException) -> bool:
-    """Return whether an error was raised by a file, or by what it called outside the package."""
+    """Return whether a file, or code that it called outside the package, raised an error."""
     names = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
-    theirs = max((i for i, name in enumerate(names) if name == file), default=-1)
-    ours = max((i for i, name in enumerate(names) if name.startswith(PACKAGE)), default=-1)
-    return theirs > ours
+    last_in_file = max((i for i, name in enumerate(names) if name == file), default=-1)
+    last_here = max((i for i, name in enumerate(names) if name.startswith(PACKAGE)), default=-1)
+    return last_in_file > last_here

@@ -1,4 +1,4 @@
-"""Model stock: between the base and the fine-tuned models' mean, as their angles tell."""
+"""Model stock: the mean of fine-tuned models, moved towards the base by their angles."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from resumerge.methods.base import BlockCost, KernelMethod, Paper, Parameter, Te
 from resumerge.native import Vector
 
 SMALLEST_PRODUCT = 1e-6
-"""The least product of two norms that a dot product is divided by."""
+"""The smallest product of two norms that a dot product is divided by; smaller ones count as it."""
 
 
 class ModelStock(KernelMethod):
     """``t * mean(x_i) + (1 - t) * base`` with ``t = n c / (1 + (n-1) c)``.
 
-    n is the number of models, c the mean cosine between every two of their task vectors: of the
-    whole tensor or, with `filter_wise`, of each vector along the last dimension.
+    n is the number of models, c the mean cosine over all pairs of their task vectors. With
+    `filter_wise`, each vector along the last dimension has its own c; else the tensor has one.
     """
 
     name = "model_stock"
@@ -77,8 +77,8 @@ class ModelStock(KernelMethod):
 def share_of_mean(products: np.ndarray) -> np.ndarray:
     """Return the share t of the models' mean from the dot products of the task vectors.
 
-    t is 0 where the task vectors cancel, so that the result is the base. t is 1 where a product is
-    NaN or infinite.
+    t is 0, which makes the base the result, where the task vectors cancel. t is 1 where a product
+    is NaN or infinite.
 
     Args:
         products: float64, shape ``(n, n, ...)`` for n models.

@@ -1,4 +1,4 @@
-"""Passthrough: one model's tensors as they are."""
+"""Passthrough: copies of one model's tensors, optionally scaled."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from resumerge.native import Vector
 
 
 class Passthrough(KernelMethod):
-    """``scale * x``; without a scale, the bytes of x."""
+    """``scale * x``; with a scale of 1, the bytes of x unchanged."""
 
     name = "passthrough"
     summary = "one model's tensors unchanged, to stack layers of several models"

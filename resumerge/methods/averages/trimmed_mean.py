@@ -13,8 +13,8 @@ from resumerge.native import Vector
 class TrimmedMean(KernelMethod):
     """The mean of each element's values without the g lowest and the g highest.
 
-    ``g = min(int(trim * n), (n - 1) // 2)`` of n models; with ``trim: 0.5`` the result is the
-    median, with 0 the mean. NaN in one model gives NaN.
+    For n models, ``g = min(int(trim * n), (n - 1) // 2)``. With ``trim: 0.5`` the result is the
+    median, with 0 the mean. If one model's value is NaN, the result is NaN.
     """
 
     name = "trimmed_mean"

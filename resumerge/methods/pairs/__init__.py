@@ -1,1 +1,1 @@
-"""Methods that take exactly two models, element by element."""
+"""Methods that merge a base with exactly one other model."""

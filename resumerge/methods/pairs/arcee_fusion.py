@@ -20,11 +20,12 @@ if TYPE_CHECKING:
 class ArceeFusion(Method):
     """``base + d`` where an element of ``d = x - base`` is important, else the base.
 
-    The importance of an element is ``|d| * KL(softmax(x) || softmax(base))``, the softmax and the
-    divergence being those of its row (vector along the last dimension), in float32. An important
-    element reaches ``median + 1.5 * (upper quartile - lower quartile)`` of the whole tensor's
-    importances. The quartiles are exact and lie on elements: of n, the ``floor(q * (n-1))``-th from
-    below.
+    The importance of an element is ``|d| * KL(softmax(x) || softmax(base))``. Softmax and
+    divergence are computed in float32 over the element's row, a vector along the last dimension.
+    An element is important if its importance is at least
+    ``median + 1.5 * (upper quartile - lower quartile)`` of the whole tensor's importances. The
+    quartiles are exact: each is one of the n importances, with index ``floor(q * (n-1))`` in
+    ascending order.
     """
 
     name = "arcee_fusion"
@@ -64,7 +65,7 @@ class ArceeFusion(Method):
         ranks = [tensor.numel - share * last // 4 for share in (1, 2, 3)]
 
         def scan_importance(function: Any, sample: bool = False) -> Iterator[Any]:
-            """Scan the importances of the elements, with each block as a run of its own."""
+            """Scan the importances of the elements; each block becomes a run of one block."""
 
             def of_block(x: list[Tensor], block: Block) -> Any:
                 scores = Vector(self._importance(tensor, x, block, divergences).cpu().numpy())

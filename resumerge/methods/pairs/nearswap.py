@@ -1,4 +1,4 @@
-"""Nearswap: the other model where it is near to the base."""
+"""Nearswap: the elements of the other model where they are close to the base's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from resumerge.native import Vector
 class NearSwap(KernelMethod):
     """``base + w * (x - base)`` with ``w = clamp(t / |x - base|, 0, 1)``.
 
-    The result is x limited to ``[base - t, base + t]``, and the base where t is negative.
+    The result is x limited to ``[base - t, base + t]``; the base if t is negative.
     """
 
     name = "nearswap"

@@ -13,7 +13,7 @@ from resumerge.methods.base import BlockCost, KernelMethod, Paper, Parameter, Te
 from resumerge.native import Vector
 
 OPPOSITE = 1e-7
-"""The sine of an angle above 90 degrees below which the points are antipodal.
+"""The smallest sine of an angle above 90 degrees; below it, the two points count as antipodal.
 
 The arc between antipodal points has no direction.
 """
@@ -22,11 +22,11 @@ The arc between antipodal points has no direction.
 class Karcher(KernelMethod):
     """``mean(|x_i|) * argmin_u sum(angle(u, x_i)**2)``, u of length one, by gradient descent.
 
-    A step goes from u along ``mean((θ_i / sin θ_i) * (x_i/|x_i| - cos θ_i * u))``. u stays in the
-    span of the models, so the iterations need only the dot products between them, from one pass
-    over the tensor. A model whose tensor is shorter than `tol` has no direction, and a model
-    exactly opposite to u has no influence. Where a model has NaN or infinity the result is
-    ``mean(x_i)``.
+    Each step moves u along ``mean((θ_i / sin θ_i) * (x_i/|x_i| - cos θ_i * u))``. u stays in the
+    span of the models. The iterations therefore need only the dot products between the models,
+    which one pass over the tensor computes. A model whose norm is at most `tol` has no direction,
+    and a model exactly opposite to u has no influence. If a model contains NaN or infinity, the
+    result is ``mean(x_i)``.
     """
 
     name = "karcher"
@@ -70,7 +70,13 @@ class Karcher(KernelMethod):
 
 
 def factors(products: np.ndarray, max_iter: int, tol: float) -> np.ndarray:
-    """Return the factor on each model, from their dot products with each other."""
+    """Return the factor on each model.
+
+    Args:
+        products: the dot products of each two models, float64, shape ``(n, n)`` for n models.
+        max_iter: the largest number of steps.
+        tol: lengths and angles below this count as zero; a shorter step ends the iteration.
+    """
     result: np.ndarray
     if not np.isfinite(products).all():
         return np.full(len(products), 1.0 / len(products))
@@ -90,8 +96,8 @@ def factors(products: np.ndarray, max_iter: int, tol: float) -> np.ndarray:
     for _ in range(max_iter):
         cosine = np.clip(cosines @ mean, -1.0, 1.0)
         angle, sine = np.arccos(cosine), np.sqrt(1.0 - cosine**2)
-        pulls = (angle >= tol) & (sine >= np.where(cosine < 0.0, OPPOSITE, 0.0))
-        pull = np.where(pulls, np.where(sine > 0.0, angle / np.where(sine > 0, sine, 1.0), 1.0), 0)
+        acts = (angle >= tol) & (sine >= np.where(cosine < 0.0, OPPOSITE, 0.0))
+        pull = np.where(acts, np.where(sine > 0.0, angle / np.where(sine > 0, sine, 1.0), 1.0), 0)
         pull = pull / used.sum()
         step = pull - (pull @ cosine) * mean
         length = _length(cosines, step)

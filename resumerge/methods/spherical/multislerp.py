@@ -1,4 +1,4 @@
-"""Spherical interpolation between any number of models, through the tangent space of their mean."""
+"""Spherical interpolation between any number of models, in the tangent space of their mean."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from resumerge.native import Vector
 class MultiSlerp(KernelMethod):
     """``|x| * exp_m(sum(w_i * log_m(u_i)))`` to first order, with ``u_i = x_i / |x_i|``.
 
-    m is the direction of ``sum(w_i * u_i)``; the tangents ``u_i - (u_i·m) m`` are averaged with the
-    weights, followed from m along the sphere, and scaled by ``|x| = sum(w_i * |x_i|)``. The result
-    lies in the span of the models, so that the factor on each model follows from the dot products
-    between them, from one pass over the tensor. Where the unit vectors cancel, or one has NaN or
-    infinity, the result is ``sum(w_i * x_i)``. With a base model, the x are task vectors, and the
-    base is added at the end.
+    m is the direction of ``sum(w_i * u_i)``. The weighted sum of the tangents ``u_i - (u_i·m) m``
+    is followed from m along the sphere, and the point there is scaled by
+    ``|x| = sum(w_i * |x_i|)``. The result lies in the span of the models. The factor on each model
+    therefore follows from the dot products between the models, which one pass over the tensor
+    computes. If the unit vectors cancel, or one contains NaN or infinity, the result is
+    ``sum(w_i * x_i)``. With a base model, the x_i are task vectors, and the base is added last.
     """
 
     name = "multislerp"
@@ -81,7 +81,13 @@ class MultiSlerp(KernelMethod):
 
 
 def factors(products: np.ndarray, weights: np.ndarray, eps: float) -> np.ndarray:
-    """Return the factor on each model, from their dot products with each other."""
+    """Return the factor on each model.
+
+    Args:
+        products: the dot products of each two models, or task vectors; float64, shape ``(n, n)``.
+        weights: the weight of each model, float64.
+        eps: the length below which a sum counts as zero; it is added to every norm.
+    """
     if not np.isfinite(products).all():
         return weights
     norms = np.sqrt(np.diag(products))

@@ -1,4 +1,4 @@
-"""Arcs between two vectors: the whole of a tensor, its rows, or its columns."""
+"""Interpolation along the arc between two vectors: whole tensors, their rows, or their columns."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ SMALLEST_WEIGHT_SUM = 1e-6
 class NuSlerp(KernelMethod):
     """``sin((1-t)θ)/sin(θ) * a + sin(tθ)/sin(θ) * b``, with ``t = w_b / (w_a + w_b)``.
 
-    θ is the angle between a and b, as vectors of the whole tensor (`nuslerp_flatten`), of each
-    vector along the last dimension, or along the first (`nuslerp_row_wise`). Where its sine is zero
-    in float32, or there is NaN or infinity, the result is ``(1-t) * a + t * b``. With a base
-    model, a and b are task vectors, and the base is added to the result.
+    θ is the angle between a and b. With `nuslerp_flatten`, the whole tensor is one vector. Without
+    it, each vector along the last dimension has its own θ or, with `nuslerp_row_wise`, each vector
+    along the first. If the cosine of θ is 1 or -1 in float32, or NaN, as for values that are NaN
+    or infinite, the result is ``(1-t) * a + t * b``. With a base model, a and b are task vectors,
+    and the base is added to the result.
     """
 
     name = "nuslerp"
@@ -55,7 +56,7 @@ class NuSlerp(KernelMethod):
         return tensor.numel // max(1, tensor.shape[0]) if self._by_column(tensor) else None
 
     def statistics(self, tensor: TensorContext, scan: Scan[Any]) -> tuple[Any, Any]:
-        """Return the factors on both models: numbers, or one for each column."""
+        """Return the factors on the two models: a number each, or an array with one per column."""
         if self._by_column(tensor):
             row = self._row(tensor)
             products = scan(
@@ -74,16 +75,16 @@ class NuSlerp(KernelMethod):
         out: Vector,
     ) -> None:
         pair = kernels.subtract_base(inputs, tensor.base)
-        to = out if tensor.base is None else None
+        target = out if tensor.base is None else None
         if self._by_row(tensor):
             row = self._row(tensor)
             factors = np.array(self._factors(tensor, kernels.row_gram(pair, row)))
-            mixed = kernels.weighted_sum_along(pair, factors, row, False, to)
+            mixed = kernels.weighted_sum_along(pair, factors, row, False, target)
         elif self._by_column(tensor):
             factors = np.array(statistics)
-            mixed = kernels.weighted_sum_along(pair, factors, self._row(tensor), True, to)
+            mixed = kernels.weighted_sum_along(pair, factors, self._row(tensor), True, target)
         else:
-            mixed = kernels.weighted_sum(pair, statistics, to)
+            mixed = kernels.weighted_sum(pair, statistics, target)
         if tensor.base is not None:
             kernels.add_sum(inputs[tensor.base], [mixed], 1.0, out)
 

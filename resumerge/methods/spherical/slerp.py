@@ -11,7 +11,7 @@ from resumerge.methods.base import BlockCost, KernelMethod, Paper, Parameter, Te
 from resumerge.native import Vector
 
 NEARLY_PARALLEL = 0.9995
-"""The cosine above which the interpolation is linear: a division by the sine is not safe."""
+"""The largest ``|cos θ|`` of an arc; above it the sine is too small to divide by."""
 
 SMALLEST_NORM = 1e-8
 
@@ -19,7 +19,7 @@ SMALLEST_NORM = 1e-8
 class Slerp(KernelMethod):
     """``sin((1-t)θ)/sin(θ) * a + sin(tθ)/sin(θ) * b``, θ the angle between a and b as vectors.
 
-    a is the base model, b the other one. Where they are nearly parallel the result is
+    a is the base model, b the other model. If a and b are nearly parallel, the result is
     ``(1-t) * a + t * b``.
     """
 

@@ -1,7 +1,7 @@
 """The base class of methods that add sparse, combined task vectors (``x - base``) to the base.
 
-Methods differ in how they make a task vector sparse, and in whether they keep only the elements
-whose sign agrees with the majority.
+Its subclasses differ in two ways: how they make a task vector sparse, and whether they keep only
+the elements whose sign agrees with the majority.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from resumerge.methods.base import KernelMethod, Parameter, TensorContext
 from resumerge.native import Vector
 
 MOST_MASKED = 1 << 28
-"""The elements of the largest tensor whose masks stay in memory, at 32 MiB for each input."""
+"""The most elements of a tensor whose masks stay in memory: 32 MiB for each input."""
 
 SMALLEST_NORM = 1e-7
 """The smallest L1 norm of a sparsified task vector that is rescaled.
 
-A vector with NaN or infinity is not rescaled either: they would spread over the tensor.
+A vector that contains NaN or infinity is not rescaled, because the factor would spread them over
+the whole tensor.
 """
 
 
@@ -34,7 +35,7 @@ def parameters(*, normalize: bool, rescale: bool | None) -> tuple[Parameter, ...
 
     Args:
         normalize: the default of `normalize`.
-        rescale: the default of `rescale`; None for no parameters `density` and `rescale`.
+        rescale: the default of `rescale`; None to leave out `density` and `rescale`.
     """
     shared = [
         Parameter("weight", "factor for this model's task vector", per_model=True, example=1.0),
@@ -68,9 +69,9 @@ class TaskVectorStatistics:
     """The facts about whole task vectors that the blocks need, by input.
 
     Args:
-        selections: for each input, what `select` returned: `mask` finds the kept elements by it.
-        factors: the L1 norm before the mask, divided by the norm after it.
-        masks: the mask of each block, one bit for each element; only with `reuse_masks`.
+        selections: the result of `select` for each input; `mask` needs it.
+        factors: the L1 norm before the mask, divided by the L1 norm after it.
+        masks: the masks of the blocks, one bit for each element; empty without `reuse_masks`.
     """
 
     selections: Mapping[int, Any]
@@ -84,21 +85,22 @@ NO_STATISTICS = TaskVectorStatistics({}, {}, {})
 class TaskVectors(KernelMethod):
     """``base + lambda * sum(m_i * w_i * s_i(x_i - base)) / divisor``.
 
-    s_i drops elements, m_i is 1 where the element takes part (always, or by sign consensus), and
-    the divisor is 1 or, with `normalize`, ``sum(m_i * w_i)`` unless that is nearly zero.
+    s_i drops elements. m_i is 1 where an element takes part, else 0; with `elects_signs` that is
+    decided by sign consensus, and without it every element takes part. The divisor is 1. With
+    `normalize` it is ``sum(m_i * w_i)``, unless that sum is nearly zero.
 
-    With `rescale`, a sparsified task vector is multiplied so that its L1 norm is what it was
-    before. That is mergekit's rule; the DARE paper divides by the density, which differs from it
-    by the chance of the draw.
+    With `rescale`, a sparsified task vector is multiplied by the factor that restores its L1 norm.
+    mergekit has the same rule. The DARE paper divides by the density; the two results differ
+    because a random draw does not keep exactly that share of the norm.
     """
 
     base = "required"
     combines_changes = True
     elects_signs: ClassVar[bool] = False
-    """Whether an element takes part only if it has the sign of the sum, as TIES elects signs."""
+    """Whether an element takes part only if it has the sign of the sum: TIES' sign consensus."""
     sparse: ClassVar[bool] = True
     selection_passes: ClassVar[int] = 0
-    """The number of times that `select` reads the task vectors, the first time samples of them."""
+    """The number of passes of `select` over the task vectors; the first one reads only samples."""
     reuse_masks: ClassVar[bool] = False
     """Whether masks that are needed twice stay in memory; else they are computed twice."""
     not_in_statistics = frozenset({"weight", "lambda", "normalize", "int8_mask"})
@@ -106,25 +108,25 @@ class TaskVectors(KernelMethod):
     def select(
         self, tensor: TensorContext, densities: Mapping[int, float], scan: Scan[Any]
     ) -> dict[int, Any]:
-        """Return what `mask` needs of the whole task vectors, by input.
+        """Return the facts about the whole task vectors that `mask` needs, by input.
 
         Args:
             tensor: the tensor that is computed.
-            densities: the density of each input that loses elements.
-            scan: a scan over dictionaries of the task vectors, by input.
+            densities: the density of each input whose task vector is made sparse.
+            scan: a scan whose functions receive the task vectors as a dictionary by input.
         """
         return {}
 
     def mask(
         self, tensor: TensorContext, i: int, delta: Vector, run: BlockRun, selection: Any
     ) -> np.ndarray:
-        """Return the mask of input i's task vector: uint8, 1 for elements that are kept, else 0."""
+        """Return the mask of input i's task vector: uint8, 1 for kept elements, else 0."""
         raise NotImplementedError(f"{self.name} declares no mask")
 
     def mask_or_threshold(
         self, tensor: TensorContext, i: int, delta: Vector, run: BlockRun, selection: Any
     ) -> Any:
-        """Return the mask, or a threshold that `kernels.add_task_vectors` takes in its place."""
+        """Return the mask, or a threshold that `kernels.add_task_vectors` accepts in its place."""
         return self.mask(tensor, i, delta, run, selection)
 
     def passes(self, tensor: TensorContext) -> int:
@@ -153,8 +155,8 @@ class TaskVectors(KernelMethod):
             deltas = _task_vectors(tensor, inputs)
             masks = [self.mask(tensor, i, deltas[i], run, selections.get(i)) for i in densities]
             norms = [kernels.l1_norms(deltas[i], mask, run) for i, mask in zip(densities, masks)]
-            stored = masks if stores_masks else []
-            return np.stack(norms, axis=1), [packed_mask(mask, run) for mask in stored]
+            stored_masks = masks if stores_masks else []
+            return np.stack(norms, axis=1), [packed_mask(mask, run) for mask in stored_masks]
 
         norms, masks = zip(*scan(masked_norms))
         factors = {
@@ -229,7 +231,7 @@ def _task_vectors(tensor: TensorContext, inputs: list[Vector]) -> dict[int, Vect
 
 
 def packed_mask(mask: np.ndarray, run: BlockRun) -> list[np.ndarray]:
-    """Return the bits of a run's mask, an array for each block, which begins at a byte."""
+    """Return the bits of a run's mask, in one array for each block, so that each starts a byte."""
     if run.size % 8:
         return [np.packbits(mask[part]) for part in run.blocks()]
     bits = np.packbits(mask)

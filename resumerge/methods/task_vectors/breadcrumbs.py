@@ -23,9 +23,10 @@ BREADCRUMBS = Paper(
 class BreadcrumbsMask(TaskVectors):
     """Task vectors without their smallest and largest elements.
 
-    A task vector of n elements loses its ``int(gamma * n)`` largest elements by magnitude, and then
-    keeps the ``int(density * n)`` largest of the remaining ones; it loses fewer if too few would
-    remain. Of equal magnitudes, the one with the lowest index counts as largest.
+    From a task vector of n elements, the ``int(gamma * n)`` elements of largest magnitude are
+    dropped. Of the remaining elements, the ``int(density * n)`` largest are kept. If fewer would
+    remain, fewer of the largest are dropped. Of equal magnitudes, the one with the lowest index
+    counts as the largest.
     """
 
     papers: ClassVar[tuple[Paper, ...]] = (BREADCRUMBS,)
@@ -57,8 +58,8 @@ class BreadcrumbsMask(TaskVectors):
             kept = int(density * tensor.numel)
             top = min(int(float(tensor.per_model[i]["gamma"]) * tensor.numel), tensor.numel - kept)
             ranks[i] = (top + kept, top) if kept else (0, 0)
-        found = kernels.select(ranks, tensor.numel, scan)
-        return {i: kernels.Band(*both) for i, both in found.items()}
+        selections = kernels.select(ranks, tensor.numel, scan)
+        return {i: kernels.Band(*both) for i, both in selections.items()}
 
     def mask(
         self, tensor: TensorContext, i: int, delta: Vector, run: BlockRun, selection: Any

@@ -13,9 +13,9 @@ from resumerge.native import Vector
 class ConsensusTaskArithmetic(KernelMethod):
     """``base + lambda * [sum(m_i) >= agree] * sum(y_i)`` with ``y_i = w_i * (x_i - base)``.
 
-    ``m_i = |y_i| >= threshold_i * |sum(y_j) - y_i|``: the element matters to model i, compared with
-    the other models' changes. An element that matters to fewer than `agree` models (to fewer
-    than all models, if there are not so many) keeps the base's value.
+    ``m_i = |y_i| >= threshold_i * |sum(y_j) - y_i|``: an element matters to model i if its change
+    is large enough compared with the other models' changes. An element that matters to fewer than
+    `agree` models keeps the base's value; `agree` is limited to the number of models.
     """
 
     name = "consensus_ta"
@@ -54,13 +54,13 @@ class ConsensusTaskArithmetic(KernelMethod):
         if not tensor.others:
             kernels.round_to(base, out)
             return
-        given = [tensor.per_model[i] for i in tensor.others]
+        per_model = [tensor.per_model[i] for i in tensor.others]
         kernels.add_voted_sum(
             base,
             kernels.subtract_base(inputs, tensor.base),
             tensor.values("weight"),
             tensor.values("threshold"),
-            min(int(tensor.params["agree"]), len(given)),
+            min(int(tensor.params["agree"]), len(per_model)),
             float(tensor.params["lambda"]),
             out,
         )

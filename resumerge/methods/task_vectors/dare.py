@@ -20,7 +20,7 @@ DARE = Paper(
 
 
 class RandomDrop(TaskVectors):
-    """Task vectors of which each element is kept with probability `density`."""
+    """Task vectors whose elements are kept at random, with probability `density`."""
 
     papers: ClassVar[tuple[Paper, ...]] = (DARE,)
     parameters = parameters(normalize=False, rescale=True)
@@ -34,7 +34,7 @@ class RandomDrop(TaskVectors):
 
 
 class DareLinear(RandomDrop):
-    """Task vectors with elements dropped at random, added up."""
+    """The sum of task vectors with elements dropped at random."""
 
     name = "dare_linear"
     summary = "task vectors with elements dropped at random, and the rest rescaled"
@@ -42,7 +42,7 @@ class DareLinear(RandomDrop):
 
 
 class DareTies(RandomDrop):
-    """Task vectors with elements dropped at random, added up with TIES' sign consensus."""
+    """The sum, by TIES' sign consensus, of task vectors with elements dropped at random."""
 
     name = "dare_ties"
     summary = "DARE's random dropping, then TIES' sign consensus"

@@ -1,4 +1,4 @@
-"""DELLA: drop elements of task vectors at random, small ones rather than large ones."""
+"""DELLA: drop elements of task vectors at random, small ones with a higher probability."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ EPSILON = Parameter(
 
 
 class RankDrop(TaskVectors):
-    """Task vectors of which an element is kept with a probability that grows with its rank.
+    """Task vectors whose elements are kept with a probability that grows with their rank.
 
     The probability is ``density - epsilon + 2 * epsilon * r / (L - 1)``. r is the rank by
-    magnitude, from 0, within the element's row; rows run along dimension 1 (a tensor of one
-    dimension is one row), and L is their length. The one element of a row of length 1 is kept with
-    probability `density`. Magnitudes that agree to 11 bits share the mean of their ranks; mergekit
-    ranks equal magnitudes in any order, and those of bf16 have 8 bits.
+    magnitude, from 0, within the element's row. Rows run along dimension 1 and have length L; a
+    tensor of one dimension is one row. The element of a row of length 1 is kept with probability
+    `density`. Magnitudes that agree to 11 bits share the mean of their ranks. mergekit ranks equal
+    magnitudes in any order; magnitudes in bf16 have 8 bits.
     """
 
     papers = (DELLA,)
@@ -67,7 +67,7 @@ class RankDrop(TaskVectors):
 
 
 class Della(RankDrop):
-    """Task vectors sampled by rank, added up with TIES' sign consensus."""
+    """The sum, by TIES' sign consensus, of task vectors that are sampled by rank."""
 
     name = "della"
     summary = "task vectors sampled by magnitude, then TIES' sign consensus"
@@ -77,7 +77,7 @@ class Della(RankDrop):
 
 
 class DellaLinear(RankDrop):
-    """Task vectors sampled by rank, added up."""
+    """The sum of task vectors that are sampled by rank."""
 
     name = "della_linear"
     summary = "task vectors sampled by magnitude, and the rest rescaled"

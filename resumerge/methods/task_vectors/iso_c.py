@@ -1,4 +1,4 @@
-"""Iso-C: a task matrix all of whose singular values are replaced by their mean."""
+"""Iso-C: the sum of task vectors, with all singular values replaced by their mean."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 class IsoC(Method):
     """``base + lambda * mean(s) * U V'``, where ``U diag(s) V'`` is ``sum(w_i * (x_i - base))``.
 
-    For matrices; other tensors get ``base + lambda * sum(w_i * (x_i - base)) / n``. A singular
-    value decomposition needs the whole matrix in memory, and takes time in proportion to rows
-    times columns times the lesser of both.
+    This is the result for matrices; that for other tensors is
+    ``base + lambda * sum(w_i * (x_i - base)) / n``. The singular value decomposition needs the
+    whole matrix in memory, and time in proportion to ``rows * columns * min(rows, columns)``.
     """
 
     name = "iso_c"

@@ -1,4 +1,4 @@
-"""RAM: changes of several models are averaged, the change of a single model is kept whole."""
+"""RAM: the mean change of the models that changed an element; the others are not counted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EPSILON = Parameter("epsilon", "changes of an element below this count as zero",
 
 
 class Ram(KernelMethod):
-    """``base + sum(d_i) / c`` over the models that changed an element, c of them.
+    """``base + sum(d_i) / c`` over the c models that changed an element.
 
     A model changed an element where ``|d_i| = |x_i - base| > epsilon``.
     """
@@ -48,10 +48,10 @@ class Ram(KernelMethod):
 
 
 class RamPlus(KernelMethod):
-    """RAM, with what model i alone changed multiplied by ``1 + r * clamp(q_i, 0, alpha)``.
+    """RAM; changes that only model i makes are multiplied by ``1 + r * clamp(q_i, 0, alpha)``.
 
-    q_i is the number of elements that model i and other models changed, divided by the number that
-    model i alone changed; 0 if the latter is 0.
+    q_i is the number of elements that model i and other models changed, divided by the number of
+    elements that only model i changed; 0 if that number is 0.
     """
 
     name = "ramplus_tl"
@@ -70,7 +70,7 @@ class RamPlus(KernelMethod):
         return 2
 
     def statistics(self, tensor: TensorContext, scan: Scan[Any]) -> list[float]:
-        """Return the factor on each model's unique elements."""
+        """Return, for each model, the factor on the elements that only it changed."""
         if not tensor.others:
             return []
         epsilon = float(tensor.params["epsilon"])

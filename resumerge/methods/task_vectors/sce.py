@@ -16,13 +16,13 @@ SMALLEST_ENERGY = 1e-6
 
 
 class Sce(KernelMethod):
-    """``base + sum(a_i * W_i * d_i) / sum(a_i * W_i)``, d the task vectors.
+    """``base + sum(a_i * W_i * d_i) / sum(a_i * W_i)``, where the d_i are the task vectors.
 
-    Select: with `select_topk` below 1, only the elements whose d vary most between the models are
-    kept, ``select_topk`` of those that vary at all. Calculate: ``W_i = mean(d_i**2)`` over the
-    tensor, divided by its sum over the models; equal shares where that sum is nearly zero or not
-    finite. Erase: a_i is 1 where d_i has the sign of ``sum(d_i)`` (plus, for a sum of zero), else
-    0.
+    Select: with `select_topk` below 1, only the elements whose d_i vary most between the models are
+    kept: the share `select_topk` of the elements with any variance. Calculate:
+    ``W_i = mean(d_i**2)`` over the tensor, divided by its sum over the models. If that sum is
+    nearly zero or not finite, all W_i are equal. Erase: a_i is 1 where d_i has the sign of
+    ``sum(d_i)``, else 0; the sign of a zero sum is plus.
     """
 
     name = "sce"
@@ -48,7 +48,7 @@ class Sce(KernelMethod):
     def statistics_bytes(self, tensor: TensorContext) -> int:
         if not self._selects(tensor):
             return 0
-        # Few variances are equal, even of 16-bit numbers, since each is a sum of several squares.
+        # Few variances are equal, even for 16-bit models: each is a sum of several squares.
         return kernels.selection_bytes(tensor.numel, [[float(tensor.params["select_topk"])]])
 
     def passes(self, tensor: TensorContext) -> int:
@@ -58,7 +58,7 @@ class Sce(KernelMethod):
         return int(self._selects(tensor))
 
     def statistics(self, tensor: TensorContext, scan: Scan[Any]) -> tuple[Any, list[float]]:
-        """Return which elements are kept (None for all), and the weight of each model."""
+        """Return the selection of the kept elements (None for all), and each model's weight."""
         if not tensor.others:
             return None, []
         selection = self._selection(tensor, scan) if self._selects(tensor) else None

@@ -1,4 +1,4 @@
-"""Task arithmetic: task vectors are added as they are."""
+"""Task arithmetic: whole task vectors are added to the base."""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ TIES = Paper(
 class Ties(TaskVectors):
     """Task vectors that keep their ``max(1, int(density * n))`` elements of largest magnitude.
 
-    With density 0 none is kept. If magnitudes are equal at the threshold, those with the lowest
-    index are kept. The signs are elected in `kernels.add_task_vectors` (`elects_signs`).
+    With density 0, no element is kept. Of equal magnitudes at the threshold, the elements with the
+    lowest indices are kept. `kernels.add_task_vectors` elects the signs (`elects_signs`).
     """
 
     name = "ties"
@@ -57,5 +57,5 @@ class Ties(TaskVectors):
 
 
 def elements_to_keep(density: float, numel: int) -> int:
-    """Return how many elements a density keeps: at least one, unless the density is zero."""
+    """Return the number of elements that a density keeps: at least one; 0 for density 0."""
     return max(1, int(density * numel)) if density > 0.0 else 0
