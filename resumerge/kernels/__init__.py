@@ -1,12 +1,12 @@
-"""Arithmetic that the methods share: streaming, and deterministic to the bit.
+"""The arithmetic that methods share: it streams tensors, and its results are the same to the bit.
 
-A kernel takes vectors (`resumerge.native.Vector`) of a block run, and writes its result into an
-output vector, rounded to the type of that vector. The result does not depend on how a tensor is
-split into runs. `blocks.py` has the types of runs and scans. The functions of `elementwise.py`,
-`task_vectors.py` and `reductions.py` each call one function of the C extension, and call it again
-where float32 overflows (`overflow.py`). `masks/` makes masks, and `selection/` finds order
-statistics. `linalg/` is dense linear algebra: by torch, which is imported only if a plan needs it,
-or by NumPy's BLAS and LAPACK. Kernels import `resumerge.native` and, for the threads of BLAS,
+A kernel reads the vectors (`resumerge.native.Vector`) of a block run and writes its result into an
+output vector, rounded to that vector's dtype. The result does not depend on how a tensor is split
+into block runs. `blocks.py` defines block runs and scans. Each function in `elementwise.py`,
+`task_vectors.py` and `reductions.py` calls one function of the C extension, and calls it again if
+float32 overflows (`overflow.py`). `masks/` makes masks, and `selection/` finds order statistics.
+`linalg/` contains dense linear algebra. It uses torch, which is imported only if a plan needs it,
+or NumPy's BLAS and LAPACK. Kernels import `resumerge.native` and, to limit the threads of BLAS,
 `resumerge.host.blas`.
 """
 

@@ -11,7 +11,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Block:
-    """The elements ``start:stop`` of a flattened tensor, the `index`-th of its blocks."""
+    """The elements ``start:stop`` of a flattened tensor: its block number `index`, from 0."""
 
     index: int
     start: int
@@ -20,16 +20,16 @@ class Block:
 
 @dataclass(frozen=True)
 class BlockRun:
-    """Consecutive blocks of a flattened tensor, which one call reads and computes.
+    """Consecutive blocks of a flattened tensor that one call reads and computes.
 
     The result of a kernel depends on a tensor's blocks, not on how they are split into block runs.
 
     Args:
-        first: the number of the first block.
-        size: the number of elements of a block; the last one of a tensor may be shorter.
+        first: the index of the first block in the tensor.
+        size: the number of elements of a block; the last block of a tensor may be shorter.
         length: the number of elements of the block run.
-        step: the distance in the tensor from one block to the next, in elements: `size`, unless
-            only the first elements of each block are read.
+        step: the distance in the tensor between the starts of two blocks, in elements. It equals
+            `size`, unless only the first elements of each block are read; 0 also means `size`.
     """
 
     first: int
@@ -39,13 +39,13 @@ class BlockRun:
 
     @classmethod
     def of(cls, numel: int, size: int, indices: range, *, sample: bool = False) -> BlockRun:
-        """Return consecutive blocks of a tensor.
+        """Return the block run of consecutive blocks of a tensor.
 
         Args:
             numel: the number of elements of the tensor.
             size: the number of elements of a block.
-            indices: the numbers of the blocks.
-            sample: whether only the first elements of each block are read, a sixteenth of them.
+            indices: the indices of the blocks in the tensor.
+            sample: whether only the first sixteenth of each block is read.
         """
         length = min(indices.stop * size, numel) - indices.start * size
         if not sample:
@@ -62,12 +62,12 @@ class BlockRun:
         return -(-self.length // self.size)
 
     def blocks(self) -> Iterator[slice]:
-        """Yield the elements of each block as a slice of those of the block run."""
+        """Yield the place of each block in the block run, as a slice of elements."""
         for start in range(0, self.length, self.size):
             yield slice(start, min(start + self.size, self.length))
 
     def in_tensor(self) -> list[Block]:
-        """Return each block, with its elements counted in the tensor."""
+        """Return the blocks; their elements are counted from the start of the tensor."""
         begin = self.first * self.step
         return [
             Block(
@@ -79,7 +79,7 @@ class BlockRun:
         ]
 
     def ranges(self) -> list[tuple[int, int]]:
-        """Return the ranges of the tensor that are read, as (first element, one past the last)."""
+        """Return the ranges of the tensor that are read, as (first element, last element + 1)."""
         if self.step == self.size:
             begin = self.first * self.size
             return [(begin, begin + self.length)]
@@ -87,22 +87,22 @@ class BlockRun:
 
 
 def sampled(elements: int) -> int:
-    """Return how many elements of a block a sampling scan reads, the first ones: a sixteenth."""
+    """Return the number of elements that a sampling scan reads of a block: the first sixteenth."""
     return -(-elements // 16)
 
 
 Partial = TypeVar("Partial")
 MapFunction = Callable[[Any, Any], Partial]
-"""A function that takes the inputs of a block run and the run itself, or of a block and the block.
+"""A function of a block run's inputs and the `BlockRun`, or of a block's inputs and the `Block`.
 
-It returns the partial result of that block run or block.
+It returns the partial result of the block run or block.
 """
 
 
 class Scan(Protocol[Partial]):
     """A function that applies a map function to every block run of a tensor, on several threads.
 
-    A method that computes with torch gets single blocks, as `Block`.
+    For a method that computes with torch, the map function is applied to each `Block` instead.
     """
 
     def __call__(self, function: MapFunction[Partial], sample: bool = False) -> Iterator[Partial]:
@@ -110,13 +110,13 @@ class Scan(Protocol[Partial]):
 
         Args:
             function: the map function.
-            sample: whether only the first sixteenth of each block is read, to make a guess that
-                another scan verifies.
+            sample: whether only the first sixteenth of each block is read. The result can be a
+                guess only, which another scan verifies.
         """
 
 
 def scan_mapped(scan: Scan[Any], convert: Callable[[Any, Any], Any]) -> Scan[Any]:
-    """Return a scan whose map functions get ``convert(inputs, run)`` in place of the inputs."""
+    """Return a scan that passes ``convert(inputs, run)`` to its map functions, not the inputs."""
 
     def scan_converted(function: MapFunction[Any], sample: bool = False) -> Iterator[Any]:
         return scan(lambda x, run: function(convert(x, run), run), sample)

@@ -1,8 +1,8 @@
 """Random numbers from a counter-based generator: a number does not depend on earlier draws.
 
 Philox turns a key and a counter into random bits (see `masks/random.py`). NumPy guarantees the bits
-of its generators, not the numbers that it makes of them, so those are made here, by operations that
-every processor rounds alike.
+of its generators, but not the numbers that it computes from them. This module therefore computes
+the numbers itself, with operations that every processor rounds in the same way.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ The float64 arrays of a chunk stay in the second-level cache.
 """
 
 WORKING_BYTES = 8 * 8 * CHUNK
-"""The bytes of the arrays while a chunk is drawn."""
+"""The total size of the arrays that are in use while a chunk is drawn, in bytes."""
 
 _LOG_2 = 0.6931471805599453
 _CENTRE = (
@@ -34,12 +34,12 @@ _TAIL = (
 
 
 def uniforms(key: str, start: int, stop: int) -> np.ndarray:
-    """Return elements ``start:stop`` of an endless row of numbers in (0, 1), as float64.
+    """Return elements ``start:stop`` of an endless sequence of numbers in (0, 1), as float64.
 
     Each number is an odd multiple of 2**-33.
 
     Args:
-        key: text that identifies the row.
+        key: text that identifies the sequence.
         start: the index of the first element.
         stop: the index after the last element.
     """
@@ -47,11 +47,16 @@ def uniforms(key: str, start: int, stop: int) -> np.ndarray:
 
 
 def normals(key: str, start: int, stop: int) -> np.ndarray:
-    """Return elements ``start:stop`` of an endless row of standard normal numbers, as float64.
+    """Return elements ``start:stop`` of an endless sequence of standard normal numbers, as float64.
 
-    They are the inverse of the normal distribution at `uniforms`, by Wichura's approximation with a
-    relative error of 2e-7 (algorithm AS 241, PPND7, Applied Statistics 37, 1988). Their magnitudes
-    are at most 6.4.
+    Each number is the inverse of the normal distribution function at the number of `uniforms` with
+    the same index, by Wichura's approximation with a relative error of 2e-7 (algorithm AS 241,
+    PPND7, Applied Statistics 37, 1988). Magnitudes are at most 6.4.
+
+    Args:
+        key: text that identifies the sequence.
+        start: the index of the first element.
+        stop: the index after the last element.
     """
     return _drawn(key, start, stop, _normal)
 
@@ -82,9 +87,9 @@ def _normal(uniform: np.ndarray) -> np.ndarray:
 
 
 def _ratio(x: np.ndarray, terms: tuple[tuple[float, ...], tuple[float, ...]]) -> np.ndarray:
-    """Return a quotient of two polynomials, by Horner's rule."""
-    above, below = (_polynomial(x, coefficients) for coefficients in terms)
-    ratio: np.ndarray = above / below
+    """Return the quotient of two polynomials, each evaluated by Horner's rule."""
+    numerator, denominator = (_polynomial(x, coefficients) for coefficients in terms)
+    ratio: np.ndarray = numerator / denominator
     return ratio
 
 
@@ -96,7 +101,7 @@ def _polynomial(x: np.ndarray, coefficients: tuple[float, ...]) -> np.ndarray:
 
 
 def _log(x: np.ndarray) -> np.ndarray:
-    """Return the natural logarithm to 1e-13; libraries round theirs in different ways."""
+    """Return the natural logarithm to 1e-13. Libraries are not used: their roundings differ."""
     fraction, exponent = np.frexp(x)
     s = (fraction - 1.0) / (fraction + 1.0)
     odd = _polynomial(s * s, tuple(1.0 / k for k in range(1, 30, 2)))

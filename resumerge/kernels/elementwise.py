@@ -1,7 +1,7 @@
-"""Elementwise kernels: an element of the result is computed from that element of each operand.
+"""Elementwise kernels: an element of the result depends on that element of each operand only.
 
-Each product and each sum is rounded to float32, in the order given; where that overflows, see
-`resumerge.kernels.overflow`.
+Each product and each sum is rounded to float32, in the order of the formula. For an overflow of
+float32, see `resumerge.kernels.overflow`.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from resumerge.native import Vector, _kernels
 
 
 def new_vector(length: int) -> Vector:
-    """Return a vector of float32 whose elements are undefined."""
+    """Return a float32 vector with undefined elements."""
     return Vector(np.empty(length, np.float32))
 
 
 def round_to(vector: Vector, out: Vector) -> None:
-    """Write a vector into another, rounded to the other's type: to nearest, ties to even."""
+    """Write a vector into `out`, rounded to the dtype of `out`: to nearest, ties to even."""
     _kernels.round_to(vector, out)
 
 
@@ -32,11 +32,11 @@ def weighted_sum(
     Args:
         terms: the x_i.
         weights: the w_i.
-        out: the result, rounded to its type; None for a new vector that another kernel continues
-            with.
+        out: the vector to write to, rounded to its dtype; None for a new vector, which is meant as
+            an operand of another kernel.
 
     Returns:
-        the result.
+        `out`, or the new vector.
     """
     return _computed(lambda x, to, _: _kernels.weighted_sum(x, weights, to), terms, out)
 
@@ -48,19 +48,19 @@ def weighted_sum_along(
     by_column: bool,
     out: Vector | None = None,
 ) -> Vector:
-    """Compute ``sum(w_i * x_i)``, where each vector has a weight for each of its rows (or columns).
+    """Compute ``sum(w_i * x_i)``, where each x_i has a weight for each of its rows (or columns).
 
     Args:
         terms: the x_i.
-        weights: the w_i, rounded to float32; shape ``(len(terms), rows)`` or, with `by_column`,
-            ``(len(terms), row)``.
+        weights: the w_i, which are rounded to float32; shape ``(len(terms), rows)`` or, with
+            `by_column`, ``(len(terms), row)``.
         row: the number of elements of a row.
-        by_column: whether each column has a weight, not each row.
-        out: the result, rounded to its type; None for a new vector that another kernel continues
-            with.
+        by_column: whether the weights belong to columns; else they belong to rows.
+        out: the vector to write to, rounded to its dtype; None for a new vector, which is meant as
+            an operand of another kernel.
 
     Returns:
-        the result.
+        `out`, or the new vector.
     """
     rounded = np.ascontiguousarray(weights, np.float32)
     return _computed(
@@ -69,13 +69,15 @@ def weighted_sum_along(
 
 
 def clamp_to_distance(values: Vector, center: Vector, distance: float, out: Vector) -> None:
-    """Write ``min(max(x, c - distance), c + distance)``: NaN where x or c is NaN, and never -0.
+    """Write ``min(max(x, c - distance), c + distance)``.
+
+    The result is NaN where x or c is NaN, and it is never -0.
 
     Args:
         values: x.
         center: c.
-        distance: the largest distance, above 0.
-        out: the result, rounded to its type.
+        distance: the largest distance between the result and c, above 0.
+        out: the vector to write to, rounded to its dtype.
     """
     _kernels.clamp_to_distance(values, center, distance, out)
 
@@ -83,17 +85,18 @@ def clamp_to_distance(values: Vector, center: Vector, distance: float, out: Vect
 def trimmed_mean(vectors: Sequence[Vector], cut: int, out: Vector) -> None:
     """Write the mean of each element's values without the `cut` lowest and the `cut` highest.
 
-    The mean is NaN where one vector has NaN, and never -0.
+    The mean is NaN where any vector has NaN, and it is never -0.
     """
     without_overflow(lambda x, to, _: _kernels.trimmed_mean(x, cut, to), vectors, out)
 
 
 def variance(vectors: Sequence[Vector]) -> Vector:
-    """Return the population variance of each element over vectors that share a base, or have none.
+    """Return the population variance of each element over several vectors.
 
-    The variance is exactly 0 where all are equal. It is computed by Welford's recurrence, which
-    needs no sum of squares (https://doi.org/10.2307/1266577), with each operation rounded to
-    float32. A variance that float32 cannot hold is infinite.
+    The vectors have the same base, or none has a base. The variance is exactly 0 where all values
+    are equal. It is computed by Welford's recurrence, which needs no sum of squares
+    (https://doi.org/10.2307/1266577), with each operation rounded to float32. A variance that is
+    too large for float32 is infinite.
 
     Returns:
         float32.

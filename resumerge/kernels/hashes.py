@@ -13,9 +13,9 @@ def hash_block(data: bytes | memoryview) -> bytes:
 
 
 def hash_blocks(data: bytes | memoryview, size: int) -> bytes:
-    """Return the hash of each block of `size` bytes, one after the other: 16 bytes for each.
+    """Return the concatenated hashes of the blocks of some data: 16 bytes for each block.
 
-    The last block may be shorter. Empty data are one empty block.
+    A block has `size` bytes; the last one may be shorter. Empty data count as one empty block.
     """
     if not len(data):
         return hash_block(data)

@@ -1,9 +1,10 @@
-"""Kernels that compute again, from smaller numbers, where float32 overflows before the result.
+"""Kernels that compute again, from smaller numbers, if an intermediate float32 overflows.
 
-Differences, products and sums of finite numbers may be infinite in float32 though the result is
-finite. Then the kernel computes once more from vectors times 2^-24, which is exact for all numbers
-above 2^-102. Results that were not finite are replaced by those of the second computation. So an
-element, or a sum, depends on its own operands alone, whatever else in its run overflows.
+Differences, products and sums of finite numbers may be infinite in float32 although the result is
+finite. In that case the kernel computes again from the vectors times 2^-24; this product is exact
+for all magnitudes above 2^-102. Results of the first computation that are not finite are replaced
+by results of the second one. An element, or a sum, therefore depends on its own operands only: an
+overflow elsewhere in its block run has no effect on it.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ SCALE = 2.0**-24
 Elementwise = Callable[[Sequence[Vector], Vector, float], bool]
 """A function ``compute(vectors, out, factor)`` that computes `out` from the vectors.
 
-All numbers of the vectors have been multiplied by the factor. It returns whether a float32
-overflowed.
+All numbers of the vectors have been multiplied by the factor. The function returns whether a
+float32 overflowed.
 """
 
 
@@ -31,13 +32,14 @@ def without_overflow(
     out: Vector,
     within: Elementwise | None = None,
 ) -> None:
-    """Compute into a vector, and from smaller numbers where float32 overflows.
+    """Compute a result into `out`; where float32 overflows, compute it from smaller numbers.
 
     Args:
-        compute: computes the result, which is multiplied by the same factor as the vectors.
+        compute: computes the result; if the vectors are multiplied by a factor, so is the result.
         vectors: the operands of `compute`.
-        out: the result, rounded to its type.
-        within: computes a sum inside `compute`, which may overflow where the result does not.
+        out: the vector to write to, rounded to its dtype.
+        within: computes a sum that `compute` contains, and that may overflow although the result
+            is finite; None if there is no such sum.
     """
     if not compute(vectors, out, 1.0):
         return
@@ -50,9 +52,9 @@ def without_overflow(
         inner_sum, inner_small = np.empty(size, np.float32), np.empty(size, np.float32)
         within(vectors, Vector(inner_sum), 1.0)
         within(small, Vector(inner_small), SCALE)
-        # Where the smaller sum is not finite either, an operand is not finite.
+        # If the scaled sum is not finite either, an operand is not finite.
         is_right &= np.isfinite(inner_sum) | ~np.isfinite(inner_small)
-    is_right |= ~np.isfinite(from_small)  # here an operand is not finite
+    is_right |= ~np.isfinite(from_small)  # an operand is not finite
     wide = np.where(is_right, result, from_small.astype(np.float64) / SCALE)
     if out.dtype == F64:
         out.data[:] = wide
@@ -61,10 +63,10 @@ def without_overflow(
 
 
 def intermediate(compute: Elementwise, vectors: Sequence[Vector]) -> Vector:
-    """Return a vector for another kernel, which holds results too large for float32 as well.
+    """Compute a vector that is meant as an operand of another kernel.
 
     Returns:
-        float32; float64 where float32 overflows.
+        float32; or float64 if a result, or a number in its computation, overflows float32.
     """
     out = Vector(np.empty(len(vectors[0]), np.float32))
     if compute(vectors, out, 1.0):
@@ -79,24 +81,24 @@ def sums_without_overflow(
     out: np.ndarray,
     power: int,
 ) -> None:
-    """Compute sums, and from smaller numbers where float32 overflows.
+    """Compute sums into `out`; where float32 overflows, compute them from smaller numbers.
 
     Args:
-        compute: a function of the vectors to the sums, which returns whether a float32 overflowed.
+        compute: writes the sums of the vectors, and returns whether a float32 overflowed.
         vectors: the operands of `compute`.
         out: the sums, float64.
-        power: how many numbers of the vectors are multiplied in a term of a sum.
+        power: the number of factors from the vectors in each term of a sum.
     """
     if compute(vectors, out):
         from_small = np.empty_like(out)
         compute(scaled(vectors), from_small)
-        # Sums that are still not finite have an operand that is not finite. They are kept: times
-        # the factor, a small number may become 0, and its product with infinity NaN.
+        # If the second sum is not finite either, an operand is not finite. The first sum is kept:
+        # the factor may turn a small number into 0, whose product with infinity is NaN.
         np.copyto(out, from_small / SCALE**power, where=np.isfinite(from_small) & ~np.isfinite(out))
 
 
 def scaled(vectors: Sequence[Vector]) -> list[Vector]:
-    """Return vectors times `SCALE`, float32. Vectors that shared a base share the scaled base."""
+    """Return vectors times `SCALE`, as float32; vectors of one base share the scaled base."""
     plain = {id(x): x for x in (v if v.base is None else v.base for v in vectors)}
     smaller = {number: _scaled(x) for number, x in plain.items()}
     return [

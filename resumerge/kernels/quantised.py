@@ -12,13 +12,13 @@ from resumerge.native import _kernels
 class Code(IntEnum):
     """The kinds of codes. Numbers are rounded to nearest, ties to even; too large ones saturate.
 
-    NaN becomes the NaN of `E4M3`, and 0 in the other kinds, which have no NaN.
+    NaN is encoded as NaN in `E4M3`, and as 0 in the other kinds, which have no NaN.
     """
 
     E4M3 = 0
     """Float8, one in a byte."""
     INT4 = 1
-    """Whole numbers from -8 to 7, with 8 added; two in a byte, the first in the lower bits."""
+    """Integers from -8 to 7, stored with 8 added; two in a byte, the first in the lower bits."""
     E2M1 = 2
     """FP4, two in a byte, the first in the lower bits."""
 
@@ -29,12 +29,12 @@ class Code(IntEnum):
 
 
 def decode(codes: np.ndarray, table: np.ndarray, out: np.ndarray) -> None:
-    """Write the numbers of codes.
+    """Write the numbers that codes represent.
 
     Args:
-        codes: uint8; each byte has the codes of one or two numbers.
-        table: the numbers of each of the 256 bytes in their order: (256, 1 or 2), float32.
-        out: one or two numbers for each byte, float32.
+        codes: uint8; each byte contains the codes of one or two numbers.
+        table: the one or two numbers of each byte value: float32, shape (256, 1) or (256, 2).
+        out: the numbers, one or two for each byte of `codes`: float32.
     """
     _kernels.decode(codes, table.reshape(-1), out)
 
@@ -42,14 +42,14 @@ def decode(codes: np.ndarray, table: np.ndarray, out: np.ndarray) -> None:
 def apply_grid(
     matrix: np.ndarray, columns: int, grid: np.ndarray, block: int, *, subtracts: bool
 ) -> None:
-    """Multiply each block of a row by a number, in place, or subtract a number from it.
+    """Multiply each block of each row by a number, or subtract a number from it, in place.
 
     Args:
         matrix: rows one after the other, float32.
-        columns: the elements of a row.
+        columns: the number of elements of a row.
         grid: a number for each block of each row, float32.
-        block: the elements of a block; the last one of a row may have fewer.
-        subtracts: whether the number is subtracted.
+        block: the number of elements of a block; the last block of a row may be shorter.
+        subtracts: whether the number is subtracted; else the block is multiplied by it.
     """
     _kernels.apply_grid(matrix, columns, grid, block, subtracts)
 
@@ -59,8 +59,8 @@ def block_maxima(matrix: np.ndarray, columns: int, block: int) -> np.ndarray:
 
     Args:
         matrix: rows one after the other, float32.
-        columns: the elements of a row.
-        block: the elements of a block; the last one of a row may have fewer.
+        columns: the number of elements of a row.
+        block: the number of elements of a block; the last block of a row may be shorter.
 
     Returns:
         float32, shape (rows, blocks of a row).
@@ -73,14 +73,14 @@ def block_maxima(matrix: np.ndarray, columns: int, block: int) -> np.ndarray:
 def quantise(
     matrix: np.ndarray, columns: int, grid: np.ndarray, block: int, code: Code, out: np.ndarray
 ) -> None:
-    """Write the codes of numbers, each divided by the scale of its block.
+    """Divide each number by the scale of its block, and write the codes of the quotients.
 
     Args:
         matrix: rows one after the other, float32.
-        columns: the elements of a row.
+        columns: the number of elements of a row.
         grid: a scale for each block of each row, float32.
-        block: the elements of a block; the last one of a row may have fewer.
-        code: the kind of codes; if a byte has two, `columns` and `block` are even.
-        out: uint8.
+        block: the number of elements of a block; the last block of a row may be shorter.
+        code: the kind of codes. If a byte holds two codes, `columns` and `block` are even.
+        out: the codes, uint8.
     """
     _kernels.quantise(matrix, columns, grid.reshape(-1), block, int(code), out)

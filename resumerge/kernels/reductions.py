@@ -1,8 +1,8 @@
 """Reductions of vectors to a few numbers, for each block or row.
 
-Sums are float64, in an order that does not depend on the processor: element e of a chunk of 1,024
-elements is added to lane e mod 32, the chunks' lanes are added, and the lanes at the end. Where a
-difference of finite numbers overflows float32, see `resumerge.kernels.overflow`.
+Sums are float64, in an order that does not depend on the processor. Element e of each chunk of
+1,024 elements is added to lane e mod 32. The lanes are summed over the chunks, and then added to
+each other. If a difference of finite numbers overflows float32, see `resumerge.kernels.overflow`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from resumerge.native import Vector, _kernels
 
 
 def gram(vectors: Sequence[Vector], run: BlockRun) -> np.ndarray:
-    """Return the dot products of every two vectors of one length, for each block.
+    """Return the dot products of each two vectors, for each block of a block run.
 
     Returns:
         float64, symmetric, shape ``(len(run), len(vectors), len(vectors))``.
@@ -29,7 +29,7 @@ def gram(vectors: Sequence[Vector], run: BlockRun) -> np.ndarray:
 
 
 def row_gram(vectors: Sequence[Vector], row: int) -> np.ndarray:
-    """Return the dot products of every two vectors' rows, each row of `row` elements.
+    """Return the dot products of each two vectors, for each row of `row` elements.
 
     Returns:
         float64, shape ``(len(vectors), len(vectors), rows)``.
@@ -41,13 +41,13 @@ def row_gram(vectors: Sequence[Vector], row: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Distance:
-    """How far apart two vectors are.
+    """The distance between two vectors, by several measures.
 
     Args:
         squares: the sum of squares of each vector.
-        square: the sum of squares of their difference, which is computed in float64.
-        differing: the number of elements that are different numbers.
-        largest: the largest magnitude of the difference.
+        square: the sum of squares of the difference, which is computed in float64.
+        differing: the number of elements whose values differ.
+        largest: the largest magnitude of an element of the difference.
     """
 
     squares: tuple[float, float]
@@ -57,17 +57,17 @@ class Distance:
 
 
 def distance(first: Vector, second: Vector) -> Distance:
-    """Return how far apart two vectors are, in one pass over both."""
+    """Return the distance between two vectors, in one pass over both."""
     out = np.empty(5)
     _kernels.distance(first, second, out)
-    own, other, square, differing, largest = out.tolist()
-    return Distance((own, other), square, int(differing), largest)
+    first_squares, second_squares, square, differing, largest = out.tolist()
+    return Distance((first_squares, second_squares), square, int(differing), largest)
 
 
 def column_gram(vectors: Sequence[Vector], row: int, run: BlockRun) -> np.ndarray:
-    """Return the dot products of every two vectors' columns, for each block.
+    """Return the dot products of each two vectors, for each column and each block.
 
-    The rows are added in their order.
+    Rows are added in their order.
 
     Returns:
         float64, shape ``(len(run), len(vectors), len(vectors), row)``.
@@ -78,11 +78,11 @@ def column_gram(vectors: Sequence[Vector], row: int, run: BlockRun) -> np.ndarra
 
 
 def l1_norms(vector: Vector, mask: np.ndarray | None, run: BlockRun) -> np.ndarray:
-    """Return ``sum(|x|)`` of all elements of each block, and of those that a mask keeps.
+    """Return ``sum(|x|)`` for each block, over all elements and over those that a mask keeps.
 
     Args:
         vector: the elements of the run.
-        mask: uint8 of 0 and 1; None keeps all.
+        mask: uint8 of 0 and 1; None keeps all elements.
         run: the blocks.
 
     Returns:
@@ -98,11 +98,11 @@ def l1_norms(vector: Vector, mask: np.ndarray | None, run: BlockRun) -> np.ndarr
 
 
 def sums_of_squares(deltas: Sequence[Vector], mask: np.ndarray | None, run: BlockRun) -> np.ndarray:
-    """Return ``sum(d**2)`` of each block and vector, over the elements that a mask keeps.
+    """Return ``sum(d**2)`` for each block and vector, over the elements that a mask keeps.
 
     Args:
         deltas: the vectors, each of the run's length.
-        mask: uint8 of 0 and 1; None keeps all.
+        mask: uint8 of 0 and 1, the same for all vectors; None keeps all elements.
         run: the blocks.
 
     Returns:
@@ -117,12 +117,12 @@ def sums_of_squares(deltas: Sequence[Vector], mask: np.ndarray | None, run: Bloc
 
 
 def count_changes(deltas: Sequence[Vector], epsilon: float, run: BlockRun) -> np.ndarray:
-    """Count, for each block and model, the elements that the model changed, and alone changed.
+    """Count the elements that a model changed, and those that only it changed, by block and model.
 
     A model changed an element where the magnitude of its task vector is above `epsilon`.
 
     Args:
-        deltas: the models' differences from one base.
+        deltas: the models' differences from the same base.
         epsilon: the largest magnitude that counts as no change.
         run: the blocks.
 
@@ -135,12 +135,12 @@ def count_changes(deltas: Sequence[Vector], epsilon: float, run: BlockRun) -> np
 
 
 def count_conflicts(deltas: Sequence[Vector]) -> np.ndarray:
-    """Count, for every two models, the elements that both changed, and the conflicts of sign.
+    """Count the elements that both models of a pair changed, and the conflicts of sign, by pair.
 
     A conflict is an element that the two models changed in opposite directions.
 
     Args:
-        deltas: the models' differences from one base.
+        deltas: the models' differences from the same base.
 
     Returns:
         int64, symmetric, shape ``(len(deltas), len(deltas), 2)``; 0 on the diagonal.

@@ -10,7 +10,7 @@ from resumerge.kernels.overflow import without_overflow
 from resumerge.native import MaskOrThreshold, Vector, _kernels
 
 SMALLEST_DIVISOR = 1e-8
-"""The smallest magnitude of a divisor. `native/task_vectors.h` defines it once more."""
+"""The smallest magnitude of a divisor; `native/task_vectors.h` defines it, too."""
 
 
 def subtract_base(inputs: list[Vector], base: int | None) -> list[Vector]:
@@ -18,7 +18,7 @@ def subtract_base(inputs: list[Vector], base: int | None) -> list[Vector]:
 
     Args:
         inputs: vectors of one length.
-        base: the base's index among the inputs; None for no base, then the inputs are returned.
+        base: the index of the base among the inputs; None returns the inputs unchanged.
     """
     if base is None:
         return inputs
@@ -29,16 +29,16 @@ def add_sum(base: Vector, changes: Sequence[Vector], scale: float, out: Vector) 
     """Write ``base + scale * sum(x_i)``.
 
     Args:
-        base: the vector to add to.
+        base: the vector that the sum is added to.
         changes: the x_i: differences from the base, or plain vectors.
         scale: the factor on the sum.
-        out: the result, rounded to its type.
+        out: the vector to write to, rounded to its dtype.
     """
-    every, ones = [None] * len(changes), [1.0] * len(changes)
+    no_masks, ones = [None] * len(changes), [1.0] * len(changes)
     add_task_vectors(
         base,
         changes,
-        masks=every,
+        masks=no_masks,
         factors=ones,
         divisor_weights=ones,
         elect_signs=False,
@@ -62,25 +62,26 @@ def add_task_vectors(
 ) -> None:
     """Write ``base + scale * sum(a_i * f_i * m_i * d_i)``.
 
-    Signs are elected as in TIES (https://arxiv.org/abs/2306.01708, section 4.2): for each element
-    only the terms count whose sign is that of the sum of all terms; a sum of zero is positive, and
-    terms that are zero have no sign. This is also called sign consensus.
+    Signs are elected as in TIES (https://arxiv.org/abs/2306.01708, section 4.2), which is also
+    called sign consensus: an element of the sum includes only the terms that have the sign of the
+    sum of all terms. A sum of zero counts as positive, and a term of zero has no sign.
 
     Args:
         base: the vector that the `deltas` are differences from.
         deltas: d_i, the task vectors.
-        masks: m_i for each vector: uint8 of 0 and 1, what `Selection.mask_or_threshold` returns, or
-            None for all. Masked elements count as 0, NaN too.
+        masks: m_i for each vector: uint8 of 0 and 1, or a result of
+            `Selection.mask_or_threshold`, or None to keep all elements. A masked element counts as
+            0, even if it is NaN.
         factors: f_i, one for each vector.
         divisor_weights: w_i, one for each vector.
-        elect_signs: whether a_i is 1 only where the sign is that of the sum of all terms; else it
-            is 1 everywhere.
-        normalize: whether, with `elect_signs`, the sum is divided by ``s = sum(a_i * w_i)``. Where
-            no vector takes part, or weights cancel, s is nearly 0: if each w_i is at least
-            `SMALLEST_DIVISOR`, s is raised to that, and else ``s + 1`` stands for an s whose
-            magnitude is smaller.
+        elect_signs: whether a_i is 1 only where term i has the sign of the sum of all terms, else
+            0. Without it, every a_i is 1.
+        normalize: whether, with `elect_signs`, the sum is divided by ``s = sum(a_i * w_i)``. s is
+            nearly 0 where no vector takes part, or where weights cancel. If each w_i is at least
+            `SMALLEST_DIVISOR`, s is raised to at least `SMALLEST_DIVISOR`. Otherwise, an s of
+            smaller magnitude is replaced by ``s + 1``.
         scale: the factor on the sum.
-        out: the result, rounded to its type.
+        out: the vector to write to, rounded to its dtype.
     """
 
     def compute(x: Sequence[Vector], to: Vector, factor: float) -> bool:
@@ -93,7 +94,7 @@ def add_task_vectors(
 
 
 def _as_mask(delta: Vector, mask_or_threshold: MaskOrThreshold) -> np.ndarray | None:
-    """Return the mask of a threshold, which does not hold for scaled numbers; a mask as it is."""
+    """Return the mask of a threshold, which would be wrong for scaled numbers; a mask unchanged."""
     if not isinstance(mask_or_threshold, tuple):
         return mask_or_threshold
     mask = np.empty(len(delta), np.uint8)
@@ -110,19 +111,19 @@ def add_voted_sum(
     scale: float,
     out: Vector,
 ) -> None:
-    """Write ``base + scale * sum(w_i * d_i)`` where enough models vote for an element.
+    """Write ``base + scale * sum(w_i * d_i)`` where enough models vote for an element, else base.
 
-    With ``y_i = w_i * d_i``, a model votes where ``|y_i| >= t_i * |sum(y_j) - y_i|``; elsewhere the
-    result is the base. The method is from https://arxiv.org/abs/2405.07813.
+    With ``y_i = w_i * d_i``, model i votes for an element if ``|y_i| >= t_i * |sum(y_j) - y_i|``.
+    The method is from https://arxiv.org/abs/2405.07813.
 
     Args:
         base: the vector that the `deltas` are differences from.
         deltas: d_i, the task vectors.
         weights: w_i, one for each vector.
         thresholds: t_i, one for each vector.
-        least: the number of votes that an element needs.
+        least: the smallest number of votes with which an element changes.
         scale: the factor on the sum.
-        out: the result, rounded to its type.
+        out: the vector to write to, rounded to its dtype.
     """
     without_overflow(
         lambda x, to, _: _kernels.add_voted_sum(x[0], x[1:], weights, thresholds, least, scale, to),
@@ -135,7 +136,7 @@ def add_voted_sum(
 def add_mean_change(
     base: Vector, deltas: Sequence[Vector], epsilon: float, factors: Sequence[float], out: Vector
 ) -> None:
-    """Write ``base + sum(f_i * d_i) / c``, where c models changed an element.
+    """Write ``base + sum(f_i * d_i) / c``, where c is the number of models that changed an element.
 
     A model changed an element where ``|d_i| > epsilon``. The method is from
     https://arxiv.org/abs/2601.13572.
@@ -144,8 +145,8 @@ def add_mean_change(
         base: the vector that the `deltas` are differences from.
         deltas: d_i, the task vectors.
         epsilon: the largest magnitude that counts as no change.
-        factors: f_i, one for each model, on the elements that it alone changed; elsewhere f_i is 1.
-        out: the result, rounded to its type.
+        factors: f_i for the elements that only model i changed; for other elements, f_i is 1.
+        out: the vector to write to, rounded to its dtype.
     """
     without_overflow(
         lambda x, to, factor: _kernels.add_mean_change(x[0], x[1:], factors, epsilon * factor, to),
@@ -163,15 +164,16 @@ def add_majority_mean(
 ) -> None:
     """Write ``base + sum(a_i * w_i * d_i) / sum(a_i * w_i)``.
 
-    a_i is 1 where d_i has the sign of ``sum(d_i)`` (plus, for a sum of zero), else 0. The method is
-    from https://arxiv.org/abs/2408.07990.
+    a_i is 1 where d_i has the sign of ``sum(d_i)``, else 0; the sign of a zero sum is plus. The
+    method is from https://arxiv.org/abs/2408.07990.
 
     Args:
         base: the vector that the `deltas` are differences from.
         deltas: d_i, the task vectors.
-        mask: uint8 of 0 and 1; None keeps all. Masked elements count as 0, NaN too.
+        mask: uint8 of 0 and 1, the same for all vectors; None keeps all elements. A masked element
+            counts as 0, even if it is NaN.
         weights: w_i, one for each vector, at least 0.
-        out: the result, rounded to its type.
+        out: the vector to write to, rounded to its dtype.
     """
     without_overflow(
         lambda x, to, _: _kernels.add_majority_mean(x[0], x[1:], mask, weights, to),

@@ -1,1 +1,1 @@
-"""Dense linear algebra: by torch, imported where a plan needs it, or by NumPy's BLAS and LAPACK."""
+"""Dense linear algebra by NumPy's BLAS and LAPACK, or by torch, which is imported where needed."""

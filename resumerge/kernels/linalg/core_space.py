@@ -1,8 +1,8 @@
 """The core space of matrices of low rank: shared bases, and each matrix in these bases.
 
 Panariello et al. 2025, Accurate and efficient low-rank model merging in core space,
-https://arxiv.org/abs/2509.17786. NumPy's BLAS and LAPACK compute it: the bits are those of one
-machine and one build of BLAS, however many threads there are.
+https://arxiv.org/abs/2509.17786. NumPy's BLAS and LAPACK compute it. The bits depend on the machine
+and the build of BLAS, but not on the number of threads.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ Product = tuple[np.ndarray, np.ndarray]
 
 @dataclass(frozen=True)
 class CoreSpace:
-    """Several matrices in shared bases: the matrix of a core is ``left @ core @ right``.
+    """Several matrices in shared bases: each matrix is ``left @ core @ right``.
 
     Args:
-        cores: each matrix in the bases, float32.
-        left: the basis of the columns: orthonormal columns, float64; None for the matrix's own.
-        right: the basis of the rows: orthonormal rows, float64; None for the matrix's own.
+        cores: the matrices, expressed in the bases: float32.
+        left: the basis of the columns: orthonormal columns, float64; None for the identity.
+        right: the basis of the rows: orthonormal rows, float64; None for the identity.
     """
 
     cores: list[np.ndarray]
@@ -34,7 +34,7 @@ class CoreSpace:
     right: np.ndarray | None = None
 
     def placed(self, left: np.ndarray, right: np.ndarray) -> Product:
-        """Return the factors of ``left @ core @ right`` from the factors of the core."""
+        """Return the factors of the matrix whose core has the factors `left` and `right`."""
         return (
             left if self.left is None else self.left @ left,
             right if self.right is None else right @ self.right,
@@ -42,25 +42,26 @@ class CoreSpace:
 
 
 def core_shape(shape: tuple[int, int], rank: int) -> tuple[int, int]:
-    """Return the shape of a core: square, or the matrix's own where the ranks fill a side of it.
+    """Return the shape of a core: (rank, rank), or `shape` if that would not be smaller.
 
     Args:
         shape: the (rows, columns) of the matrices.
-        rank: the sum of their ranks.
+        rank: the sum of the ranks of the matrices.
     """
     return (rank, rank) if rank < min(shape) else shape
 
 
 def core_space(products: Sequence[Product], shape: tuple[int, int]) -> CoreSpace:
-    """Return the core space of matrices that are given by their factors.
+    """Return the core space of several matrices.
 
-    The bases are the singular vectors of all left factors, concatenated, and of all right factors.
-    They represent every matrix exactly. If the ranks add up to a side of the matrices or more,
-    cores would not be smaller: the matrices themselves are the cores.
+    One basis consists of the singular vectors of the concatenated left factors, the other of those
+    of the concatenated right factors. Every matrix is represented exactly. If the sum of the ranks
+    is at least the shorter side of the matrices, cores would not be smaller. The matrices
+    themselves are the cores then, without bases.
 
     Args:
-        products: the matrices.
-        shape: their (rows, columns).
+        products: the matrices, each as its two factors.
+        shape: the (rows, columns) of the matrices.
 
     Raises:
         FloatingPointError: an element is not finite.
@@ -83,10 +84,10 @@ def core_space(products: Sequence[Product], shape: tuple[int, int]) -> CoreSpace
 
 
 def concatenated(products: Sequence[Product], factors: Sequence[float]) -> Product:
-    """Return the factors of a weighted sum of matrices: their factors, concatenated.
+    """Return the factors of a weighted sum of matrices, by concatenating the matrices' factors.
 
     Args:
-        products: the matrices.
+        products: the matrices, each as its two factors.
         factors: the weight of each matrix.
     """
     lefts = [left * factor for (left, _), factor in zip(products, factors)]
@@ -94,15 +95,15 @@ def concatenated(products: Sequence[Product], factors: Sequence[float]) -> Produ
 
 
 def energy(product: Product) -> float:
-    """Return the sum of the squares of all elements of a matrix; no number if one is none."""
+    """Return the sum of squares of a matrix's elements; it is not finite if an element is not."""
     left, right = product
     with one_blas_thread():
-        # `max` would take the 0 in place of NaN.
+        # `max` would return 0 for NaN.
         return float(np.maximum(0.0, ((left.T @ left) * (right @ right.T)).sum()))
 
 
 def working_bytes(shape: tuple[int, int], rank: int) -> int:
-    """Return the bytes of the arrays that `core_space` takes, without the factors and cores."""
+    """Return the size of the arrays in `core_space` in bytes, without the factors and cores."""
     rows, columns = shape
     if core_shape(shape, rank) == shape:
         return 8 * rows * columns

@@ -1,8 +1,8 @@
 """The importance of changes in Arcee fusion: Kullback-Leibler divergence of softmax rows.
 
-torch computes it, in float32 and in mergekit's order of operations. Between similar models the
-divergence is hardly larger than rounding errors, so a more exact one, or another order, would keep
-other elements than mergekit does.
+torch computes the divergence, in float32 and in mergekit's order of operations. Between similar
+models it is hardly larger than rounding errors. With more exact numbers, or another order of
+operations, the method would therefore keep other elements than mergekit does.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ def row_divergences(values: Tensor, others: Tensor, row: int) -> Tensor:
 
 
 def concatenate(parts: Iterable[Tensor], length: int) -> Tensor:
-    """Return the vectors of all blocks in one, `length` elements in total.
+    """Return the concatenated vectors of all blocks, `length` elements in total.
 
-    Each vector is copied as it arrives: many small allocations that live long would fragment the
-    memory of the large ones between them.
+    Each vector is copied when it arrives, since many small, long-lived allocations would fragment
+    the memory of the large allocations between them.
     """
     whole, start = None, 0
     for part in parts:
@@ -40,14 +40,14 @@ def concatenate(parts: Iterable[Tensor], length: int) -> Tensor:
 
 
 def importance(values: Tensor, others: Tensor, divergences: Tensor, row: int, start: int) -> Tensor:
-    """Return ``|x - y|`` times the divergence of the element's row; the vectors are not changed.
+    """Return ``|x - y|`` times the divergence of the element's row, without changing x or y.
 
     Args:
         values: x, a flat float32 vector.
         others: y, a flat float32 vector of the same length.
         divergences: the divergences of all rows of the tensor.
         row: the number of elements of a row.
-        start: the index of the vectors' first element in the tensor; a row begins there.
+        start: the index in the tensor of the vectors' first element, which starts a row.
     """
     change = (values - others).abs_()
     whole = len(change) // row * row

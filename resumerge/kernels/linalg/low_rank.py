@@ -1,8 +1,8 @@
 """The largest singular values, and singular vectors, of a matrix that is read by rows.
 
-NumPy's BLAS and LAPACK compute them. The bits are the same on one machine however many threads
-there are, since each decomposition is computed by one; another processor, or another build of
-BLAS, may round otherwise.
+NumPy's BLAS and LAPACK compute them. On one machine, the bits do not depend on the number of
+threads, because one thread computes a decomposition. Another processor, or another build of BLAS,
+may round differently.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from resumerge.host.blas import one_blas_thread
 from resumerge.kernels.draws import normals
 
 Rows = Callable[[], Iterable[np.ndarray]]
-"""A function that returns the rows of a matrix in order, several at once: float32."""
+"""A function that returns the rows of a matrix in order, as float32 arrays of several rows."""
 
 EXTRA = 24
-"""The number of directions that are computed in addition, so that fewer passes are needed."""
+"""The number of directions that are computed beyond the rank, to need fewer passes."""
 
 SMALL_SIDE = 320
-"""The longest shorter side of a matrix whose Gram matrix is cheaper than passes."""
+"""The largest length of a matrix's shorter side at which its Gram matrix is cheaper than passes."""
 
 MOST_PASSES = 16
-"""The most pairs of passes over a matrix."""
+"""The largest number of pairs of passes over a matrix."""
 
 LAST_GAIN = 1e-4
-"""The gain of a pair of passes, as a share of the kept energy, at or below which passes end."""
+"""The gain of a pair of passes, as a share of the kept energy, at which the iteration ends."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Decomposition:
 
 
 def is_small(rows: int, columns: int, rank: int) -> bool:
-    """Return whether a matrix is decomposed by the Gram matrix of its shorter side: exactly."""
+    """Return whether a matrix is decomposed exactly, by the Gram matrix of its shorter side."""
     short = min(rows, columns)
     return short <= SMALL_SIDE or 2 * (rank + EXTRA) >= short
 
@@ -57,15 +57,16 @@ def is_small(rows: int, columns: int, rank: int) -> bool:
 def decompose(matrix: Rows, shape: tuple[int, int], rank: int, key: str) -> Decomposition:
     """Return the leading part of a matrix.
 
-    A matrix with a short side is decomposed exactly within float64, by the eigenvectors of the Gram
-    matrix of that side. Another matrix is decomposed by subspace iteration from random directions,
-    with QR between the passes (Halko, Martinsson, Tropp 2011, https://arxiv.org/abs/0909.4061,
-    algorithm 4.4), until a pair of passes gains no more than `LAST_GAIN`.
+    A matrix with a short side (`is_small`) is decomposed with the precision of float64, by the
+    eigenvectors of the Gram matrix of that side. Any other matrix is decomposed by subspace
+    iteration from random directions, with QR between the passes (Halko, Martinsson, Tropp 2011,
+    https://arxiv.org/abs/0909.4061, algorithm 4.4). The iteration ends when a pair of passes gains
+    no more than `LAST_GAIN`.
 
     Args:
-        matrix: returns the rows, once for each pass.
-        shape: (rows, columns).
-        rank: how many singular values are wanted; at most the shorter side.
+        matrix: returns the rows; it is called once for each pass.
+        shape: the (rows, columns) of the matrix.
+        rank: the number of singular values; at most the shorter side.
         key: text that identifies the random directions.
 
     Raises:
@@ -80,12 +81,12 @@ def decompose(matrix: Rows, shape: tuple[int, int], rank: int, key: str) -> Deco
             empty = np.zeros((rows, rank), np.float32), np.zeros((rank, columns), np.float32)
             return Decomposition(empty[0], np.zeros(rank), empty[1], 0.0)
         small = is_small(*shape, rank)
-        found = _by_gram(matrix, shape, rank) if small else _by_passes(matrix, shape, rank, key)
-        return Decomposition(*found, energy)
+        parts = _by_gram(matrix, shape, rank) if small else _by_passes(matrix, shape, rank, key)
+        return Decomposition(*parts, energy)
 
 
 def working_bytes(rows: int, columns: int, rank: int) -> int:
-    """Return the bytes of the arrays of a decomposition, without the rows that are read."""
+    """Return the size of a decomposition's arrays in bytes, without the rows that are read."""
     if is_small(rows, columns, rank):
         short, long = sorted((rows, columns))
         return 8 * (6 * short * short + 3 * long * min(rank, short) + 3 * short * rank)
@@ -124,7 +125,7 @@ def _by_gram(
 
 
 def _normalised(product: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the lengths of the columns of a matrix, and the columns with length 1, as float32."""
+    """Return the norms of the columns of a matrix, and the columns scaled to norm 1 as float32."""
     values = np.sqrt(np.square(product).sum(axis=0))
     return values, (product / np.where(values > 0.0, values, 1.0)).astype(np.float32)
 
@@ -154,7 +155,7 @@ def _by_passes(
 
 
 def _placed(matrix: Rows) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield several rows of a matrix at once, after the number of the first of them."""
+    """Yield (index of the first row, rows) for each array of rows of a matrix."""
     row = 0
     for band in matrix():
         yield row, band

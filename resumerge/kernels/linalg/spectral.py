@@ -1,4 +1,4 @@
-"""Singular values, which need a whole matrix."""
+"""Changes of the singular values of a whole matrix."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 def isotropic(matrix: Tensor) -> Tensor:
     """Return a float32 matrix with each of its singular values replaced by their mean.
 
-    Singular vectors whose singular value is zero within float32's precision are left out, since
-    their direction is arbitrary. A matrix with NaN or infinity is returned unchanged. The method is
-    Iso-C, https://arxiv.org/abs/2502.04959.
+    Singular vectors are left out if their singular value is zero within float32's precision,
+    because their direction is arbitrary. A matrix with NaN or infinity is returned unchanged. The
+    method is Iso-C, https://arxiv.org/abs/2502.04959.
     """
     import torch
 

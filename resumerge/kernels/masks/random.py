@@ -1,8 +1,8 @@
 """Random masks from a counter-based generator: a mask does not depend on earlier draws.
 
 Philox (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011) turns a key and a
-counter into random bits, those of NumPy's generator of this name. The key is a hash of seed, unit
-and model; the block's number is the high part of the counter.
+counter into random bits. The bits are the same as those of NumPy's generator of this name. The key
+is a hash of seed, unit and model. The high part of the counter is the index of the block.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from resumerge.native import _kernels
 def random_mask(density: float, key: str, run: BlockRun) -> np.ndarray:
     """Return a mask of a run in which each element is kept with probability `density`.
 
-    8 random bits decide an element, except for one case in 256, where they equal the threshold and
-    64 more bits decide. So a mask costs about a random byte for each element, and the probability
-    is exact to 2**-53.
+    8 random bits decide whether an element is kept. In one case of 256, these bits equal the
+    threshold, and 64 more bits decide. A mask therefore uses about one random byte for each
+    element, and the probability is exact to 2**-53.
 
     Args:
         density: the probability, in [0, 1].
@@ -40,5 +40,5 @@ def random_mask(density: float, key: str, run: BlockRun) -> np.ndarray:
 
 
 def philox_key(key: str) -> bytes:
-    """Return the 16 bytes that key the generator."""
+    """Return the 16 bytes of the generator's key, a hash of the text."""
     return xxhash.xxh3_128_intdigest(key.encode()).to_bytes(16, "little")

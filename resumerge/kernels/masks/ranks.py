@@ -20,21 +20,22 @@ def rank_mask(
 ) -> np.ndarray:
     """Return a mask in which each element is kept with a probability that grows with its rank.
 
-    The probability is ``density - epsilon + 2 * epsilon * rank / (row - 1)``; the rank, from 0, is
+    The probability is ``density - epsilon + 2 * epsilon * rank / (row - 1)``. The rank, from 0, is
     by magnitude among the elements of the row. Magnitudes that agree to 11 bits after the leading
-    one share the mean of their ranks, and so do those below a 2^32nd of the row's largest; NaN and
-    infinity rank highest. In a row of length 1 the probability is `density`.
+    one share the mean of their ranks, as do all magnitudes below 2^-32 times the row's largest. NaN
+    and infinity rank highest. In a row of length 1 the probability is `density`.
 
-    A draw has 24 bits. Only elements whose draw lies between the least and the greatest probability
-    need a rank, and only whether it is above a bound that the draw determines.
+    A draw has 24 bits. Only elements whose draw lies between the smallest and the largest
+    probability are ranked. For these it is enough to know whether the rank is above a bound that
+    the draw determines.
 
     Args:
         values: the elements of the run.
-        row: the number of elements of a row; each block has whole rows.
+        row: the number of elements of a row; each block consists of whole rows.
         density: the mean probability, with ``0 < density - abs(epsilon)`` and ``density +
             abs(epsilon) < 1``.
-        epsilon: the reach of the probability to both sides of `density`; with a negative one,
-            smaller elements are likelier kept.
+        epsilon: the largest difference of a probability from `density`. If it is negative, small
+            elements are more likely to be kept than large ones.
         key: text that identifies the mask.
         run: the blocks.
         stride: the distance between the elements of a row; ``row * stride`` consecutive elements

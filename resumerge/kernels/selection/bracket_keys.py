@@ -12,14 +12,14 @@ from resumerge.kernels.selection.selection import Selection
 from resumerge.native import _kernels
 
 _EXPECTED = 64
-"""A number n: usually at most one in n elements is inside the bracket."""
+"""A number n: a bracket usually contains at most one in n elements."""
 
 
 class BracketKeys:
-    """The distinct keys of each block inside a bracket, each with the number of its elements.
+    """The distinct keys of each block that are inside a bracket, with the counts of their elements.
 
     Args:
-        rank: the rank of the threshold (from 1, the largest key).
+        rank: the rank of the threshold in the vector; 1 is the largest key.
         numel: the number of elements of the vector.
     """
 
@@ -40,8 +40,9 @@ class BracketKeys:
             above: the number of elements of the blocks with keys above the bracket.
             key_bytes: the distinct keys inside the bracket of each block, one block after the
                 other: uint32.
-            count_bytes: the number of elements of the block with each of `key_bytes`: uint32.
-            ends: the number of keys before the end of each block.
+            count_bytes: for each key of `key_bytes`, the number of the block's elements that have
+                it: uint32.
+            ends: for each block, the number of keys in `key_bytes` up to the block's end.
         """
         keys, counts = np.frombuffer(key_bytes, np.uint32), np.frombuffer(count_bytes, np.uint32)
         self._rank -= above
@@ -55,7 +56,7 @@ class BracketKeys:
         self._ends += [before + end for end in ends]
 
     def selection(self) -> Selection | None:
-        """Return the selection; None if the rank is outside the bracket, or keys are too many."""
+        """Return the selection; None for a rank outside the bracket, or too many keys inside it."""
         keys, counts = self._keys.whole, self._counts.whole
         key_and_rank = None if self._too_many else _kernels.key_of_rank(keys, counts, self._rank)
         if key_and_rank is None:

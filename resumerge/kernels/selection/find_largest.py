@@ -1,11 +1,12 @@
-"""Order statistics of whole vectors, exactly, without sorting them and in little memory.
+"""Exact order statistics of whole vectors, computed without sorting and in little memory.
 
-The bits of a float32, with the sign bit cleared or folded in, have the order of the floats. A
-sample suggests two keys, a bracket, between which the k-th largest is expected; one scan counts the
-keys above and collects the few inside, which gives the k-th largest. If it is not inside, two
-histograms (of the upper 16 bits, then of the lower 16 in the k-th's bin) give it. Both ways are
-exact. If elements are equal to the k-th largest, those with the lowest indices are kept, until k
-are kept. NaN counts as larger than any number.
+The bits of a float32, with the sign bit cleared or folded in, are a key: an integer in the order of
+the floats. A sample suggests a bracket, two keys between which the k-th largest key is expected.
+One scan counts the keys above the bracket and collects the few keys inside it, among which the k-th
+largest is found. If it is outside the bracket, two histograms find it: of the upper 16 bits, then
+of the lower 16 bits in the bin of the k-th largest. Both ways are exact. Of the elements that are
+equal to the k-th largest, those with the lowest indices are kept, until k elements are kept. NaN
+counts as larger than any number.
 """
 
 from __future__ import annotations
@@ -29,15 +30,18 @@ ScanVectors = Scan[Any]
 
 
 def select_largest(kept: Mapping[int, int], numel: int, scan: ScanVectors) -> dict[int, Selection]:
-    """Find the largest magnitudes of several vectors at once.
+    """Find the elements of largest magnitude of several vectors in the same scans.
 
     Args:
         kept: for each vector, the number of elements to keep, at most `numel`.
         numel: the number of elements of each vector.
         scan: a scan over dictionaries of the vectors' runs.
+
+    Returns:
+        the selection of each vector.
     """
-    found = select({i: (k,) for i, k in kept.items()}, numel, scan)
-    return {i: selections[0] for i, selections in found.items()}
+    by_vector = select({i: (k,) for i, k in kept.items()}, numel, scan)
+    return {i: selections[0] for i, selections in by_vector.items()}
 
 
 def select(
@@ -46,10 +50,10 @@ def select(
     scan: ScanVectors,
     key: Key = Key.MAGNITUDE,
 ) -> dict[int, list[Selection]]:
-    """Find the k largest of several vectors, for several k of each.
+    """Find the k largest elements of several vectors, for several k of each vector.
 
     Args:
-        ranks: for each vector, the numbers k of elements to keep, at most `numel`.
+        ranks: for each vector, the numbers k of elements to keep, each at most `numel`.
         numel: the number of elements of each vector.
         scan: a scan over dictionaries of the vectors' runs.
         key: the order of the elements.
@@ -91,9 +95,13 @@ def order_statistics(
     scan: ScanVectors,
     key: Key = Key.MAGNITUDE,
 ) -> dict[int, list[int]]:
-    """Return the keys of the k-th largest elements of several vectors, for several k of each."""
-    found = select(ranks, numel, scan, key)
-    return {i: [selection.threshold for selection in found[i]] for i in ranks}
+    """Return the keys of the k-th largest elements of several vectors; for arguments, see `select`.
+
+    Returns:
+        for each vector, its keys in the order of its `ranks`.
+    """
+    by_vector = select(ranks, numel, scan, key)
+    return {i: [selection.threshold for selection in by_vector[i]] for i in ranks}
 
 
 def _select_in_brackets(
@@ -102,8 +110,8 @@ def _select_in_brackets(
     """Return the selections whose threshold lies in the bracket that a sample suggests.
 
     One scan reads the sample. Another scan reads every element, counts the keys above each bracket
-    and collects the keys inside. A k-th largest that is outside its bracket, or whose bracket has
-    too many keys, has no entry in the result; an entry does not depend on the sample.
+    and collects the keys inside. The result has no entry for a k-th largest that is outside its
+    bracket, or whose bracket contains too many keys. An entry does not depend on the sample.
     """
     brackets = _brackets(vector_ranks, numel, scan, key)
     bracket_keys = {vector_rank: BracketKeys(vector_rank[1], numel) for vector_rank in brackets}
@@ -124,7 +132,7 @@ def _select_in_brackets(
 def _brackets(
     vector_ranks: Sequence[VectorRank], numel: int, scan: ScanVectors, key: Key
 ) -> dict[VectorRank, Bracket]:
-    """Return the bracket (least, greatest key) in which each k-th largest is expected."""
+    """Return the bracket, (smallest key, largest key), in which each k-th largest is expected."""
     ranks = {i: [k for j, k in vector_ranks if j == i] for i, _ in vector_ranks}
     samples = {i: KeySample(numel) for i in ranks}
     step = sample_step(numel)
@@ -145,9 +153,9 @@ def _sample(vectors: Vectors, wanted: Iterable[int], key: Key, step: int) -> dic
 def _keys_in_brackets(
     vectors: Vectors, brackets: Mapping[VectorRank, Bracket], key: Key, run: BlockRun
 ) -> dict[VectorRank, tuple[int, bytes, bytes, list[int]]]:
-    """Return the argument of `BracketKeys.add`, for each bracket.
+    """Return the arguments of `BracketKeys.add` for each bracket.
 
-    Keys are counted, not collected one by one: differences of 16-bit numbers have few distinct
+    Each distinct key is stored once with a count. Differences of 16-bit numbers have few distinct
     values, and a bracket may contain a large share of the tensor.
     """
     return {

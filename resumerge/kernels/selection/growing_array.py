@@ -8,14 +8,14 @@ from resumerge.kernels.huge_pages import mapped
 
 
 class GrowingArray:
-    """An array of uint32 that is appended to.
+    """An array of uint32 that grows by appending.
 
-    Its memory is allocated at once, not piece by piece: many small allocations that live long would
-    fragment the memory of the large ones between them.
+    Its memory is allocated at once: many small, long-lived allocations would fragment the memory of
+    the large allocations between them.
 
     Args:
         expected: the approximate number of elements; more can be appended.
-        most: whether `expected` is an upper bound, which is usually not reached.
+        most: whether `expected` is an upper bound that is usually not reached.
     """
 
     def __init__(self, expected: int, *, most: bool = False) -> None:
@@ -26,7 +26,7 @@ class GrowingArray:
         return self._length
 
     def append(self, numbers: np.ndarray) -> None:
-        """Add numbers to the end: uint32."""
+        """Append numbers, uint32."""
         end = self._length + len(numbers)
         if end > len(self._array):
             longer = _empty(max(end, 2 * len(self._array)), whole=False)
@@ -37,7 +37,7 @@ class GrowingArray:
 
     @property
     def whole(self) -> np.ndarray:
-        """All elements: a view, valid until the next append."""
+        """All elements, as a view that is valid until the next append."""
         return self._array[: self._length]
 
 

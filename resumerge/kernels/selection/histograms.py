@@ -1,4 +1,4 @@
-"""The key of a rank, by two histograms: of the upper 16 bits, then of the lower 16 in one bin."""
+"""The key of a rank, by two histograms: of the upper 16 bits, and of the lower 16 in one bin."""
 
 from __future__ import annotations
 
@@ -16,12 +16,18 @@ _LOW_BITS = 16
 _BINS = 1 << _LOW_BITS
 
 VectorRank = tuple[int, int]
-"""The number of a vector, and a rank k (from 1, the largest) in it."""
+"""The index of a vector, and a rank k in it; 1 is the rank of the largest element."""
 
 
 @dataclass(frozen=True)
 class FoundKey:
-    """The key of the k-th largest, its rank (from 1) among equal keys, and their number."""
+    """The key of the k-th largest element, as histograms find it.
+
+    Args:
+        key: the key.
+        rank: the rank, from 1, of the k-th largest among the elements with this key.
+        equal: the number of elements with this key.
+    """
 
     key: int
     rank: int
@@ -34,7 +40,7 @@ def find_by_histograms(
     """Find the keys of several ranks, by two scans over the vectors.
 
     Args:
-        vector_ranks: the vectors and ranks.
+        vector_ranks: the ranks to find, each with its vector.
         scan: a scan over dictionaries of the vectors' runs.
         key: the order of the elements.
     """
@@ -64,18 +70,18 @@ def _histogram(bits: Bits) -> np.ndarray:
 def _low_histograms(
     vectors: Mapping[int, Vector], bins: Mapping[int, Sequence[int]], key: Key
 ) -> dict[VectorRank, np.ndarray]:
-    found = {}
+    histograms = {}
     for i, upper_bins in bins.items():
         bits = keys_of(vectors[i], key)
         for upper_bin in upper_bins:
             low = bits - np.uint32(upper_bin << _LOW_BITS)
-            found[i, upper_bin] = np.bincount(low[low < _BINS], minlength=_BINS)
-    return found
+            histograms[i, upper_bin] = np.bincount(low[low < _BINS], minlength=_BINS)
+    return histograms
 
 
 def locate_bin(counts: np.ndarray, k: int) -> tuple[int, int]:
-    """Return the bin that the k-th largest falls into, and its rank within that bin (from 1)."""
+    """Return the bin that contains the k-th largest, and its rank, from 1, within that bin."""
     above = np.cumsum(counts[::-1])
     position = int(np.searchsorted(above, k))
-    found = len(counts) - 1 - position
-    return found, k - int(above[position] - counts[found])
+    bin_index = len(counts) - 1 - position
+    return bin_index, k - int(above[position] - counts[bin_index])

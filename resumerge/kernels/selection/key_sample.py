@@ -21,7 +21,7 @@ Bracket = tuple[np.uint32, np.uint32]
 _MAX_KEY = np.uint32(0xFFFFFFFF)
 _FEW_BLOCKS = 8
 _LEAST_REACH = 0.03
-"""The least reach, as a share of the elements, if blocks are too few to estimate a variance."""
+"""The smallest reach, as a share of the elements, if blocks are too few to estimate a variance."""
 
 
 class KeySample:
@@ -40,7 +40,7 @@ class KeySample:
         """Add the sample of the next blocks.
 
         Args:
-            keys: uint32, at least one key, about as many of each block.
+            keys: uint32, at least one key; about the same number from each block.
             blocks: the number of blocks.
         """
         begin, blocks = len(self._keys), min(blocks, len(keys))
@@ -48,14 +48,15 @@ class KeySample:
         self._keys.append(keys)
 
     def brackets(self, ranks: Sequence[int]) -> dict[int, Bracket]:
-        """Return the bracket (least, greatest key) in which each k-th largest is expected.
+        """Return the bracket, (smallest key, largest key), in which each k-th largest is expected.
 
         Args:
-            ranks: the numbers k. Those with too many keys in their bracket are left out.
+            ranks: the numbers k. The result has no entry for a k whose bracket would contain too
+                many keys.
         """
         keys, numel = self._keys.whole, self._numel
         ordered = mapped(keys.nbytes).view(np.uint32)
-        ordered[:] = keys  # partitioned as needed: a sort takes several times as long
+        ordered[:] = keys  # partitioned as needed: a full sort would take several times as long
         found_brackets = {}
         for k in ranks:
             middle = max(0, self._place(k / numel))
@@ -74,15 +75,15 @@ class KeySample:
     def _place(self, share: float) -> int:
         """Return the ascending index of the smallest key among the largest `share` of the sample.
 
-        It is negative if the share is more than the whole sample.
+        The index is negative if the share is 1 or more.
         """
         return len(self._keys) - 1 - int(share * len(self._keys))
 
     def _reach(self, keys: Bits, middle: np.uint32) -> float:
         """Return half the width of a bracket, as a share of the elements.
 
-        The reach follows from the standard errors of the elements, as if independent, and of the
-        blocks.
+        The reach is the sum of two standard errors, times `STANDARD_ERRORS`: that of the elements,
+        as if they were independent, and that of the blocks.
         """
         lengths = np.diff(self._starts, append=len(keys))
         shares = np.add.reduceat(keys > middle, self._starts, dtype=np.int64) / lengths

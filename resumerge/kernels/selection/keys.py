@@ -1,4 +1,4 @@
-"""Keys: unsigned integers in the same order as floats, or as their magnitudes."""
+"""Keys: unsigned integers in the order of floats, or in the order of their magnitudes."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ class Key(Enum):
     """The order of elements."""
 
     MAGNITUDE = False
-    """The order of ``abs(x)``: the key is its bits, and all NaN have one key."""
+    """The order of ``abs(x)``: a key is the bits of ``abs(x)``, and all NaN have the same key."""
     NUMBER = True
-    """The order of the numbers: -0 is below 0, and NaN above all."""
+    """The order of the numbers: -0 is below 0, and NaN is above all numbers."""
 
 
 def keys_of(vector: Vector, key: Key) -> Bits:
     """Return the keys of all elements: uint32."""
-    found = np.empty(len(vector), np.uint32)
-    _kernels.keys(vector, key.value, found)
-    return found
+    keys = np.empty(len(vector), np.uint32)
+    _kernels.keys(vector, key.value, keys)
+    return keys
 
 
 def equal_counts(vector: Vector, key: Key, wanted: int, block: int) -> list[int]:
-    """Return how many elements of each block have the key `wanted`."""
+    """Return, for each block of `block` elements, the number of elements with the key `wanted`."""
     return _kernels.equal_counts(vector, key.value, wanted, block)
 
 
 def count_nonzero(vector: Vector) -> int:
-    """Return the number of elements that are not 0; NaN counts."""
+    """Return the number of elements that are not 0, including NaN."""
     return len(vector) - sum(equal_counts(vector, Key.MAGNITUDE, 0, max(1, len(vector))))
 
 
 def float_of_key(key: int) -> float:
-    """Return the number that has this key (`Key.NUMBER`)."""
+    """Return the number that has this key in the order `Key.NUMBER`."""
     bits = np.uint32(key)
     return float((bits ^ _SIGN if bits & _SIGN else ~bits).view(np.float32))

@@ -1,4 +1,4 @@
-"""Limits of a selection, and the memory that it takes: for the estimate of a plan."""
+"""Limits of a selection, and its memory, which a plan's estimate needs."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import math
 from collections.abc import Sequence
 
 SAMPLED, THINNED = 16, 4
-"""The thinning of a sample: a scan reads one in `SAMPLED` elements, and uses one in `THINNED`."""
+"""The thinning of a sample: a scan reads one in `SAMPLED` elements, and keeps one in `THINNED`."""
 LARGEST_SAMPLE = 1 << 21
-"""The largest number of elements, of 4 bytes each, of a sample; a larger one is thinned further."""
+"""The largest number of elements in a sample, 4 bytes each; a larger sample is thinned further."""
 MOST_COLLECTED = 1 << 22
-"""The largest number of keys collected inside a bracket: 8 bytes each, with their counts."""
+"""The largest number of keys collected inside a bracket, 8 bytes each with their counts."""
 STANDARD_ERRORS = 3.5
 """Half the width of a bracket around the threshold that a sample suggests, in standard errors.
 
-Fewer than one bracket in a thousand misses; a miss costs two more scans.
+Fewer than one bracket in a thousand misses the threshold; a miss costs two more scans.
 """
 MIN_EQUAL = 8
-"""The least number of differences of 16-bit numbers that share a key inside a block's bracket."""
+"""The smallest number of elements per key in a block's bracket, for models of 16-bit numbers."""
 
 
 def sample_step(numel: int) -> int:
-    """Return n, where one in n of the elements that a sampling scan reads belongs to the sample."""
+    """Return n: the sample has one in n of the elements that a sampling scan reads."""
     step = THINNED
     while numel // (SAMPLED * step) > LARGEST_SAMPLE:
         step *= 2
@@ -29,19 +29,21 @@ def sample_step(numel: int) -> int:
 
 
 def selection_bytes(numel: int, shares: Sequence[Sequence[float]], bits: int = 32) -> int:
-    """Return the bytes that a selection in several vectors at once takes: samples, then brackets.
+    """Return the memory of a selection in several vectors at once, in bytes.
+
+    The memory holds samples first, and brackets later.
 
     Args:
-        numel: the number of elements of each vector, treated as independent of each other.
+        numel: the number of elements of each vector; they are treated as independent.
         shares: for each vector, the ranks k, each as a share of the elements.
-        bits: the width of the numbers that the vectors are differences of.
+        bits: the width of the models' numbers, whose differences the vectors are.
     """
     if not shares:
         return 0
     sample = max(1, numel // (SAMPLED * sample_step(numel)))
     brackets = largest = 0
     for p in (p for ps in shares for p in ps):
-        # A standard error of the elements, at its largest, and one of the blocks.
+        # The largest possible standard error of the elements, and the standard error of the blocks.
         errors = 0.5 + math.sqrt(max(0.0, p * (1.0 - p)))
         inside = int(2 * STANDARD_ERRORS * errors * numel / math.sqrt(sample))
         different = inside if bits > 16 else inside // MIN_EQUAL
@@ -49,4 +51,4 @@ def selection_bytes(numel: int, shares: Sequence[Sequence[float]], bits: int = 3
         brackets += 8 * held  # keys and counts
         largest = max(largest, held)
     samples = (len(shares) + 1) * sample  # the collected samples, and one sorted copy
-    return max(4 * samples, brackets + largest)  # keys at the threshold of one
+    return max(4 * samples, brackets + largest)  # `largest`: the keys at the threshold of one k

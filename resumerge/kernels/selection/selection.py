@@ -1,4 +1,4 @@
-"""The result of a selection: which elements of a vector it keeps."""
+"""The result of a selection: the elements of a vector that are kept."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Selection:
     """The k largest elements of one vector.
 
     Args:
-        threshold: the key of the k-th largest; elements above it are kept.
-        equal: the number of elements equal to the threshold that are kept, those with the lowest
-            indices; 0 keeps no element at all.
+        threshold: the key of the k-th largest; all elements with larger keys are kept.
+        equal: the number of elements equal to the threshold that are kept: those with the lowest
+            indices. 0 means that k is 0, and no element is kept.
         before: for each block, the number of elements equal to the threshold in all earlier blocks,
-            and at the end their total; empty if all elements equal to the threshold are kept.
+            followed by their total; empty if all elements equal to the threshold are kept.
     """
 
     threshold: int
@@ -35,8 +35,8 @@ class Selection:
 
         Args:
             threshold: the key of the k-th largest.
-            equal: the number of elements equal to it that are kept.
-            counts: the number of elements equal to it in each block.
+            equal: the number of elements equal to the threshold that are kept.
+            counts: for each block, the number of elements equal to the threshold.
         """
         return cls(threshold, equal, [0, *accumulate(counts)])
 
@@ -49,11 +49,14 @@ class Selection:
         return mask
 
     def mask_or_threshold(self, values: Vector, run: BlockRun) -> MaskOrThreshold:
-        """Return the threshold that `add_task_vectors` takes in place of a mask by magnitude."""
+        """Return the threshold that `add_task_vectors` accepts in place of a mask by magnitude.
+
+        If no element is kept, the result is a mask.
+        """
         return (self.threshold, self._quota(run)) if self.equal else self.mask(values, run)
 
     def _quota(self, run: BlockRun) -> int:
-        """Return how many elements equal to the threshold a run keeps: the first ones.
+        """Return the number of elements equal to the threshold that a run keeps: the first ones.
 
         The number may be larger than the number of such elements in the run.
         """
@@ -64,7 +67,7 @@ class Selection:
 
 @dataclass
 class Band:
-    """The elements that are among the `outer` largest magnitudes but not among the `inner`."""
+    """The elements that the selection `outer` keeps and the selection `inner` does not keep."""
 
     outer: Selection
     inner: Selection
