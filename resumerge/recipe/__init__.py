@@ -1,12 +1,12 @@
-"""The YAML language: the reading of a recipe file into a valid `Recipe`, and of its parameters.
+"""The YAML language: reads a recipe file into a valid `Recipe`, and resolves its parameters.
 
 Nothing here opens a model. `schema/` declares the sections and keys of the file and reads their
 values.
 
-The schema does not use pydantic, because the settings that mergekit lets users write in several
-ways need readers and messages of their own either way: with pydantic it was about 100 lines shorter
-and took 16 MB more memory. YAML is read here because no library gives the line of each value and
-refuses alias bombs.
+The schema does not use pydantic. mergekit lets users write many settings in several ways, and these
+need readers and messages of their own with pydantic, too. A version with pydantic was about 100
+lines shorter and needed 16 MB more memory. `yaml_lines.py` reads YAML on top of PyYAML, because no
+library both reports the line of each value and refuses alias bombs.
 """
 
 from resumerge.recipe.load import load_recipe, parse_recipe

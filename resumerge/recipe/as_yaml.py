@@ -1,4 +1,4 @@
-"""The YAML text of a recipe that is given as a Python mapping."""
+"""The YAML text of a recipe, from a Python mapping."""
 
 from __future__ import annotations
 
@@ -29,7 +29,12 @@ _Dumper.add_multi_representer(
 
 
 def extraction(model: str, number: int) -> dict[str, Any]:
-    """Return the recipe of the dense model that an expert of a mixture is."""
+    """Return the recipe that makes a dense model of one expert.
+
+    Args:
+        model: the mixture of experts.
+        number: the number of the expert, from 0.
+    """
     return {"merge_method": "passthrough", "models": [{"model": model}], "extract_expert": number}
 
 
@@ -37,20 +42,20 @@ def adapter_extraction(model: str, base_model: str, options: Mapping[str, Any]) 
     """Return the recipe of the adapter that changes a base model into another model.
 
     Args:
-        model: the model.
-        base_model: the base model.
-        options: the keys below ``extract_lora``; those that are None or empty are left out.
+        model: the model that the adapter makes of the base model.
+        base_model: the model that the adapter will be loaded on.
+        options: the keys below ``extract_lora``; a value that is None or empty is left out.
     """
-    given = {key: value for key, value in options.items() if value not in (None, (), [])}
-    written = {k: list(v) if isinstance(v, tuple) else v for k, v in given.items()}
+    options_set = {key: value for key, value in options.items() if value not in (None, (), [])}
+    written = {k: list(v) if isinstance(v, tuple) else v for k, v in options_set.items()}
     return {"extract_lora": {"model": model, **written}, "base_model": base_model}
 
 
 def as_yaml(recipe: Mapping[str, Any]) -> str:
-    """Return the text of a recipe, in the order of its keys.
+    """Return the YAML text of a recipe, in the order of its keys.
 
     Raises:
-        InputError: there is a value that YAML has no form for.
+        InputError: a value cannot be written as YAML.
     """
     try:
         return yaml.dump(

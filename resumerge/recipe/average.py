@@ -36,15 +36,15 @@ DECAYS: dict[str, Callable[[float], float]] = {
     "cosine": lambda x: (1 + math.cos(math.pi * x)) / 2,
     "1-sqrt": lambda x: 1 - math.sqrt(x),
 }
-"""How a learning rate would decay over a window: its share after a part ``x`` of the window."""
+"""The decays of a learning rate over a window: its share after the part ``x`` of the window."""
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """A rule that gives the checkpoints of a window their weights.
+    """A rule for the weights of the checkpoints in a window.
 
     Args:
-        name: its name, which outputs have in theirs.
+        name: the name of the rule, which becomes a part of the outputs' names.
         decay: the decay of an exponential moving average; None for a rule of `DECAYS`.
     """
 
@@ -54,16 +54,18 @@ class Schedule:
     def weights(self, count: int) -> list[float]:
         """Return the weight of each checkpoint of a window, the oldest first. Their sum is 1.
 
-        For a decay ``f`` of the learning rate they are ``f(j / count) - f((j + 1) / count)``: what
-        the training has added between two checkpoints then counts ``f`` of the time that has passed
-        (WSM, arXiv 2507.17634, theorem 3.1: ``c_j = w_j - w_(j+1)``). Those of a moving average are
-        those of ``mean = decay * mean + (1 - decay) * checkpoint``, from the oldest on.
+        For a decay ``f`` of the learning rate, the weight of checkpoint j is
+        ``f(j / count) - f((j + 1) / count)``. A change that training made between two checkpoints
+        then has the weight ``f(x)``, where ``x`` is the part of the window before the later one
+        (WSM, arXiv 2507.17634, theorem 3.1: ``c_j = w_j - w_(j+1)``). The weights of a moving
+        average follow from ``mean = decay * mean + (1 - decay) * checkpoint``, which starts with
+        the oldest checkpoint.
         """
         if self.decay is not None:
-            kept = [self.decay**age for age in reversed(range(count))]
-            return [kept[0], *((1 - self.decay) * each for each in kept[1:])]
-        left = [DECAYS[self.name](number / count) for number in range(count)]
-        return [before - after for before, after in zip(left, [*left[1:], 0.0])]
+            powers = [self.decay**age for age in reversed(range(count))]
+            return [powers[0], *((1 - self.decay) * each for each in powers[1:])]
+        learning_rates = [DECAYS[self.name](number / count) for number in range(count)]
+        return [before - after for before, after in zip(learning_rates, [*learning_rates[1:], 0.0])]
 
 
 class Averages(NamedTuple):
@@ -71,7 +73,7 @@ class Averages(NamedTuple):
 
     Args:
         named: the documents, by the names of their outputs; empty if there are problems.
-        listed: the document with its patterns replaced by lists of the checkpoints that they match.
+        listed: the original document, with lists of the matched checkpoints in place of patterns.
         notes: sentences on checkpoints that are not used.
         problems: the problems of the average itself.
     """
@@ -85,11 +87,12 @@ class Averages(NamedTuple):
 def averages_of(document: Document, file: str) -> Averages:
     """Return the documents that an average expands to, by the names of their outputs.
 
-    Each is a recipe of `METHOD`. The windows follow each other, and in each the schedules.
+    Each document is a recipe with the method `METHOD`. The documents are ordered by window, and
+    within a window by schedule.
 
     Args:
         document: a document with the key ``average``.
-        file: its name in messages.
+        file: the name of the recipe file, for messages.
     """
     try:
         return _expanded(document)
@@ -98,28 +101,29 @@ def averages_of(document: Document, file: str) -> Averages:
 
 
 def checkpoints_since(text: str, begun: str) -> list[str] | None:
-    """Return the checkpoints that patterns have come to match since a run began.
+    """Return the checkpoints that patterns match now, but did not match when a run began.
 
     Args:
         text: the text of a recipe.
         begun: the text of the run's recipe.
 
     Returns:
-        the checkpoints that the run lacks; None if the recipes differ in anything else.
+        the new checkpoints; None if the recipes differ in anything else, or if the run's recipe
+        lists no matched checkpoints.
     """
-    (data, now), (same, before) = (_unlisted(load_yaml(each, "")) for each in (text, begun))
-    return [each for each in now if each not in before] if data == same and before else None
+    (data, now), (run_data, then) = (_unlisted(load_yaml(each, "")) for each in (text, begun))
+    return [each for each in now if each not in then] if data == run_data and then else None
 
 
 def _unlisted(documents: Sequence[Document]) -> tuple[list[dict[Any, Any]], list[str]]:
-    """Return the data of documents without the matched checkpoints, and these checkpoints."""
+    """Return the data of documents without their matched checkpoints, and these checkpoints."""
     data, listed = [], list[str]()
     for document in documents:
         section = document.data.get(AVERAGE)
         if isinstance(section, dict) and isinstance(section.get(LISTED), list):
             listed = section[LISTED]
-            rest = {key: value for key, value in section.items() if key != LISTED}
-            data.append({**document.data, AVERAGE: rest})
+            other_keys = {key: value for key, value in section.items() if key != LISTED}
+            data.append({**document.data, AVERAGE: other_keys})
         else:
             data.append(document.data)
     return data, listed
@@ -153,25 +157,25 @@ def _expanded(document: Document) -> Averages:
             at=(AVERAGE,),
         )
     labels = _labels(checkpoints)
-    named: dict[str, Document] = {}
+    documents: dict[str, Document] = {}
     for start in starts:
         window = range(start, start + size)
         for schedule in schedules:
             name = labels[window[-1]] + (f"_{schedule.name}" if len(schedules) > 1 else "")
-            _check_name(name, named)
+            _check_name(name, documents)
             weights = schedule.weights(size)
             models = [(checkpoints[number], weight) for number, weight in zip(window, weights)]
-            named[name] = _document(document, models, start)
-    listed = document
+            documents[name] = _document(document, models, start)
+    listed_document = document
     if checkpoints not in (section[CHECKPOINTS], [section[CHECKPOINTS]]):
         section = {**section, LISTED: checkpoints}
-        listed = replace(document, data={**document.data, AVERAGE: section})
+        listed_document = replace(document, data={**document.data, AVERAGE: section})
     covered = {number for start in starts for number in range(start, start + size)}
     unused = [each for number, each in enumerate(checkpoints) if number not in covered]
     note = (
         f"in no window, so not read: {some(unused)}; the last window ends with the last checkpoint"
     )
-    return Averages(named, listed, [note] * bool(unused))
+    return Averages(documents, listed_document, [note] * bool(unused))
 
 
 def _document(document: Document, models: Sequence[tuple[str, float]], start: int) -> Document:
@@ -179,10 +183,10 @@ def _document(document: Document, models: Sequence[tuple[str, float]], start: in
 
     Args:
         document: the document with the average.
-        models: the checkpoints, with their weights.
-        start: the number of the first of them.
+        models: the checkpoints of a window, each with its weight.
+        start: the index of the window's first checkpoint in the list of all checkpoints.
     """
-    rest = {key: value for key, value in document.data.items() if key != AVERAGE}
+    other_keys = {key: value for key, value in document.data.items() if key != AVERAGE}
     merge = {
         "merge_method": METHOD,
         "models": [{"model": text, "parameters": {"weight": w}} for text, w in models],
@@ -194,7 +198,7 @@ def _document(document: Document, models: Sequence[tuple[str, float]], start: in
         lines[key] = nearest_line(lines, at) or 1
     for number in range(len(models)):
         lines[descend("", ("models", number))] = nearest_line(lines, f"{at}[{start + number}]") or 1
-    return Document({**merge, **rest, **merge}, lines, document.problems)
+    return Document({**merge, **other_keys, **merge}, lines, document.problems)
 
 
 def _check_keys(section: Any, top: Mapping[Any, Any]) -> None:
@@ -237,15 +241,18 @@ def _check_keys(section: Any, top: Mapping[Any, Any]) -> None:
 
 
 def _checkpoints(section: Mapping[str, Any], key: str, *, matched: bool) -> list[str]:
-    """Return the checkpoints, the oldest first: those of a list in its order, patterns in theirs.
+    """Return the checkpoints, the oldest first.
+
+    A list keeps its order. The matches of a pattern are in natural order.
 
     Args:
-        section: the average.
+        section: the value of ``average``.
         key: the key that names the checkpoints.
         matched: whether patterns are replaced by the checkpoints that they match.
 
     Raises:
-        InvalidValue: neither a pattern nor a list, or no checkpoint, or one checkpoint twice.
+        InvalidValue: the value is neither a pattern nor a list, or names no checkpoint, or names
+            a checkpoint twice.
     """
     written = section[key]
     entries = [written] if isinstance(written, str) else written
@@ -282,7 +289,7 @@ def _checkpoints(section: Mapping[str, Any], key: str, *, matched: bool) -> list
 
 
 def _matches(entry: str, at: tuple[str | int, ...]) -> list[str]:
-    """Return the matches of a pattern, in natural order: folders, or else files; or the entry."""
+    """Return the folders (or else files) that a pattern matches; an entry without pattern alone."""
     if "://" in entry or not has_magic(entry) or Path(entry).exists():
         return [entry]
     matched = glob(os.path.expanduser(entry))  # noqa: PTH111, PTH207
@@ -300,7 +307,7 @@ def _matches(entry: str, at: tuple[str | int, ...]) -> list[str]:
 
 
 def _natural(text: str) -> list[tuple[int, str]]:
-    """Return a key that sorts numbers in texts by their size."""
+    """Return a sort key by which numbers in texts are ordered by value."""
     parts = re.split(r"(\d+)", text)
     return [(int(part), part) if part.isdecimal() else (-1, part) for part in parts]
 
@@ -320,11 +327,11 @@ def _number(section: Mapping[str, Any], key: str, usual: int) -> int:
 
 def _schedules(written: Any) -> list[Schedule]:
     entries = written if isinstance(written, list) else [written]
-    found: list[Schedule] = []
+    schedules: list[Schedule] = []
     for number, entry in enumerate(entries):
         at = (AVERAGE, "weights", number) if entries is written else (AVERAGE, "weights")
         schedule = _schedule(entry, at)
-        twins = [each.name for each in found if each.weights(3) == schedule.weights(3)]
+        twins = [each.name for each in schedules if each.weights(3) == schedule.weights(3)]
         if twins:
             raise InvalidValue(
                 "Two schedules give the same weights",
@@ -333,10 +340,10 @@ def _schedules(written: Any) -> list[Schedule]:
                 fix="Delete one of the two",
                 at=at,
             )
-        found.append(schedule)
-    if not found:
+        schedules.append(schedule)
+    if not schedules:
         raise _no_schedule(written, (AVERAGE, "weights"))
-    return found
+    return schedules
 
 
 def _schedule(entry: Any, at: tuple[str | int, ...]) -> Schedule:
@@ -361,13 +368,13 @@ def _no_schedule(entry: Any, at: tuple[str | int, ...]) -> InvalidValue:
 
 
 def _labels(checkpoints: Sequence[str]) -> list[str]:
-    """Return a name for each checkpoint: the part of its path or revision that differs."""
+    """Return a name for each checkpoint: the part of its path or revision that distinguishes it."""
     parts = [[part for part in re.split(r"[/@]", text) if part] for text in checkpoints]
     shortest = min(map(len, parts))
     before = next((n for n in range(shortest) if len({p[n] for p in parts}) > 1), shortest)
     after = next((n for n in range(shortest) if len({p[-1 - n] for p in parts}) > 1), shortest)
-    own = ["-".join(p[before : len(p) - after]) or p[-1] for p in parts]
-    return [re.sub(r"[^\w.-]+", "-", name, flags=re.ASCII).lstrip(".-") for name in own]
+    names = ["-".join(p[before : len(p) - after]) or p[-1] for p in parts]
+    return [re.sub(r"[^\w.-]+", "-", name, flags=re.ASCII).lstrip(".-") for name in names]
 
 
 def _check_name(name: str, named: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The error that a reader of one value raises; its caller knows the file and the line."""
+"""The error that a reader of one value raises. The caller adds the file and the line."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ Location = tuple[str | int, ...]
 
 
 class InvalidValue(Exception):
-    """The error of a value that cannot be used.
+    """The error for a value that cannot be used.
 
     Args:
         what: the mistake, in one sentence.
-        at: keys and list indices that lead from the value to its invalid part.
+        expected: a description of valid values.
+        found: the value, as text.
+        fix: advice on the correction.
+        paste: lines that can be copied into the recipe.
+        at: the keys and list indices that lead from the value to its invalid part.
     """
 
     def __init__(
@@ -36,7 +40,7 @@ class InvalidValue(Exception):
 
 
 class Findings(list[InvalidValue]):
-    """The errors in a document, and beside them the places of keys that nothing reads."""
+    """The errors in a document, and in `ignored` the locations of keys that nothing reads."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,7 +48,7 @@ class Findings(list[InvalidValue]):
 
 
 def describe(value: object) -> str:
-    """Return a YAML value in at most about 80 characters, for `InvalidValue.found`."""
+    """Return a YAML value as text of at most about 80 characters, for `InvalidValue.found`."""
     if value is None:
         return "nothing (null)"
     if isinstance(value, dict):

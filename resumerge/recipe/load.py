@@ -1,4 +1,4 @@
-"""The reading of a recipe's text into a `Recipe`, or a report of all its problems."""
+"""The conversion of a recipe's text into a `Recipe`, or into a report of all its problems."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ from resumerge.recipe.yaml_lines import MOST_CHARS, Document, descend, load_yaml
 
 @dataclass
 class InvalidRecipe(InputError):
-    """The error of a recipe that has problems.
+    """The error for a recipe that has problems.
 
     Args:
-        valid_parts: the documents without their invalid values, for further checks. Documents
-            without any valid value, or without a method, are left out.
+        valid_parts: the documents without their invalid values, for further checks. A document
+            that lacks a required value after that, such as a method, is left out.
     """
 
     valid_parts: Sequence[Recipe] = ()
@@ -57,7 +57,7 @@ def load_recipe(path: str | Path) -> Recipe:
 
     Raises:
         InputError: the file cannot be read.
-        InvalidRecipe: the recipe has problems: all of them, in the order of their lines.
+        InvalidRecipe: the recipe has problems. The error has all of them, in the order of lines.
 
     Example:
         >>> load_recipe("configs/linear.yaml").merge_method
@@ -89,10 +89,10 @@ def parse_recipe(text: str, file: str = "<text>") -> Recipe:
 
     Args:
         text: the YAML text.
-        file: its name in messages.
+        file: the name of the recipe file, for messages.
 
     Raises:
-        InvalidRecipe: the recipe has problems: all of them, in the order of their lines.
+        InvalidRecipe: the recipe has problems. The error has all of them, in the order of lines.
     """
     documents = load_yaml(text, file)
     if any(map(_makes_several, documents)):
@@ -106,13 +106,13 @@ def _makes_several(document: Document) -> bool:
 
 
 def _parse_sweep(documents: list[Document], text: str, file: str) -> Recipe:
-    """Check every model of a sweep or an average like a recipe of its own.
+    """Check every variant of a sweep or an average as a recipe of its own.
 
-    The text of an average has a list in place of a pattern, so that a resumed run has the same
-    models.
+    The text of an average's recipe gets a list in place of a pattern, so that a resumed run has the
+    same models.
 
     Raises:
-        InvalidRecipe: with every problem of any of them, once.
+        InvalidRecipe: a variant has problems. A problem of several variants is in the error once.
     """
     [swept, *others] = [document for document in documents if _makes_several(document)]
     key = AVERAGE if AVERAGE in swept.data else SWEEP
@@ -192,7 +192,7 @@ def _read_document(
 ) -> tuple[Recipe | None, list[Problem]]:
     """Return the recipe in a document, and its problems.
 
-    A recipe with problems is without its invalid values; None if nothing is left.
+    If there are problems, the recipe lacks the invalid values. It is None if the rest is not valid.
     """
     errors = Findings()
     section = _section(document.data)
@@ -249,39 +249,44 @@ def _method(written: AnyFile) -> str:
 
 
 def _valid_part(section: type[AnyFile], top: dict[Any, Any], errors: Findings) -> AnyFile | None:
-    """Return a recipe without its invalid values, and without values that become invalid then."""
-    rest = deepcopy(top)
-    while sum(_delete(rest, error.at) for error in errors):
+    """Return a recipe without its invalid values; None if the remaining values make no recipe.
+
+    Values that become invalid by a deletion are deleted, too.
+    """
+    remaining = deepcopy(top)
+    while sum(_delete(remaining, error.at) for error in errors):
         errors = Findings()
-        written: AnyFile | None = read_section(section, rest, (), errors)
+        written: AnyFile | None = read_section(section, remaining, (), errors)
         if written is not None:
             return written
     return None
 
 
 def _delete(tree: Any, at: Location) -> bool:
-    """Delete a value; a list as a whole, so that every other entry keeps its place.
+    """Delete a value. For an entry of a list, the whole list is deleted.
+
+    Other entries would otherwise move to new indices.
 
     Returns:
-        False if the value, or a section around it, has already been deleted.
+        False if the value, or a section that contains it, has already been deleted.
     """
     if not at:
         return False
-    *way, last = at
-    around = tree
-    for step in way:
+    *parents, last = at
+    container = tree
+    for step in parents:
         try:
-            around = around[step]
+            container = container[step]
         except (KeyError, IndexError, TypeError):
             return False
-    if isinstance(around, dict) and last in around:
-        del around[last]
+    if isinstance(container, dict) and last in container:
+        del container[last]
         return True
-    return _delete(tree, tuple(way))
+    return _delete(tree, tuple(parents))
 
 
 def _modules(file: MergeFile) -> Iterator[Module]:
-    """Yield the entries of ``modules``, or one module that is the whole model."""
+    """Yield the entries of ``modules``; without ``modules``, one module for the whole model."""
     if not file.modules:
         yield _module(file, None, "", file.base_model)
     for name, entry in (file.modules or {}).items():
@@ -291,8 +296,15 @@ def _modules(file: MergeFile) -> Iterator[Module]:
 def _module(
     entry: MergeFile | ModuleEntry, name: str | None, path: str, base: ModelRef | None
 ) -> Module:
-    """Return one module; its slices have the recipe's base model if they name none of their own."""
-    own = entry.base_model if name is not None else None
+    """Return one module.
+
+    Args:
+        entry: the section with the module's models or slices.
+        name: the module's name; None for the whole model.
+        path: the YAML path of `entry`.
+        base: the recipe's base model, used if `entry` names none.
+    """
+    own_base = entry.base_model if name is not None else None
     slices = []
     for index, written in enumerate(entry.slices or ()):
         slice_path = descend(path, ("slices", index))
@@ -300,16 +312,16 @@ def _module(
             Input(s.model, s.layer_range, s.parameters, f"{slice_path}.sources[{number}]")
             for number, s in enumerate(written.sources)
         )
-        slices.append(Slice(inputs, written.base_model or own, written.parameters, slice_path))
+        slices.append(Slice(inputs, written.base_model or own_base, written.parameters, slice_path))
     if entry.models:
         listed = [
             Input(model.model, None, model.parameters, descend(path, ("models", index)))
             for index, model in enumerate(entry.models)
         ]
-        base = own or base
+        base = own_base or base
         if base and all(model.model != base for model in entry.models):
-            listed.append(Input(base, path=f"{path}.base_model" if own else "base_model"))
-        slices.append(Slice(tuple(listed), own, path=path))
+            listed.append(Input(base, path=f"{path}.base_model" if own_base else "base_model"))
+        slices.append(Slice(tuple(listed), own_base, path=path))
     parameters = entry.parameters if name is not None else {}
     return Module(tuple(slices), name, bool(entry.slices), parameters, path)
 
@@ -326,8 +338,8 @@ def _section(top: Mapping[Any, Any]) -> type[AnyFile]:
 
 
 def _extraction(section: ExtractionSection) -> Extraction:
-    given = {name: value for name, value in vars(section).items() if value is not None}
-    return Extraction(**given)
+    options = {name: value for name, value in vars(section).items() if value is not None}
+    return Extraction(**options)
 
 
 def _mixture(file: MixtureFile) -> Mixture:

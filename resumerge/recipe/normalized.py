@@ -1,4 +1,4 @@
-"""The recipe as JSON for the fingerprint, with everything in it that decides the result."""
+"""The part of a recipe that decides the result, as JSON for the fingerprint."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from resumerge.recipe.types import (
 
 
 def normalized(recipe: Recipe) -> dict[str, Any]:
-    """Return the part of a recipe that decides the result, as JSON: no comments, order or notes."""
+    """Return everything in a recipe that decides the result, as JSON: no comments, no notes."""
     if recipe.variants:  # ordered, since units and shards are numbered in this order
         variants = recipe.variants.items()
         return {"sweep": [{"name": name, **normalized(variant)} for name, variant in variants]}
@@ -64,7 +64,7 @@ def _slice(slice_: Slice) -> dict[str, Any]:
 
 
 def _tokenizer(setting: TokenizerSetting) -> dict[str, Any]:
-    """Return the vocabulary's setting, the same for ``tokenizer`` and ``tokenizer_source``."""
+    """Return the setting of the vocabulary, in one form for ``tokenizer``, ``tokenizer_source``."""
     return {
         "source": str(setting.source),
         "tokens": {
@@ -117,5 +117,5 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Conditional):
         return {"filter": value.filter, "value": _plain(value.value)}
     if isinstance(value, float) and value.is_integer():
-        return int(value)  # 1 and 1.0 are the same recipe
+        return int(value)  # a recipe with 1.0 equals one with 1
     return value

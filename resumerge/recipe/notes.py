@@ -1,4 +1,4 @@
-"""The notes on settings of a recipe that have no effect, or an effect that may surprise."""
+"""The notes on settings of a recipe that have no effect, or a surprising effect."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ _RESOLVER = yaml.resolver.Resolver()
 _NUMBER_TAGS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
 IGNORED_KEYS = frozenset(_IGNORED)
-"""The options of mergekit at the top level of a recipe that are accepted, without effect."""
+"""The options of mergekit that are accepted at the top level of a recipe, but have no effect."""
 
 
 def notes_on(
     recipe: Recipe, document: Mapping[Any, Any], ignored: Collection[str]
 ) -> Iterator[str]:
-    """Yield a sentence on each setting that has no effect, or a surprising one.
+    """Yield a sentence on each setting that has no effect, or a surprising effect.
 
     Args:
-        recipe: the recipe.
-        document: the YAML that the recipe was read from.
+        recipe: the recipe without problems.
+        document: the YAML data that the recipe was read from.
         ignored: the keys of `IGNORED_KEYS` that were removed from the document.
     """
     for name, why in _IGNORED.items():
@@ -70,12 +70,12 @@ def notes_on(
 
 
 def _quoted(value: object, path: str, *, read: bool = False) -> Iterator[tuple[str, str]]:
-    """Yield (YAML path, text) of texts that YAML reads as numbers without their quotes.
+    """Yield (YAML path, text) for each text that YAML would read as a number without its quotes.
 
     Args:
         value: the YAML value.
         path: the value's YAML path.
-        read: whether the value stands where numbers are read.
+        read: whether the recipe expects a number at this path.
     """
     if isinstance(value, str):
         if read and _tag(value) in _NUMBER_TAGS:
@@ -90,12 +90,12 @@ def _quoted(value: object, path: str, *, read: bool = False) -> Iterator[tuple[s
 
 
 def _tag(text: str) -> object:
-    """Return the YAML tag of a text that is not in quotes."""
+    """Return the YAML tag that a text would have without quotes."""
     return _RESOLVER.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call, unused-ignore]
 
 
 def _filtered(value: object, path: str) -> Iterator[tuple[str, Mapping[Any, Any]]]:
-    """Yield (YAML path, entry) of filtered values."""
+    """Yield (YAML path, entry) for each filtered value inside a YAML value."""
     if isinstance(value, Mapping):
         if value.keys() >= {*FILTERED}:
             yield path, value

@@ -1,6 +1,6 @@
-"""The reader of model references, with an adapter or not.
+"""The reader of model references, with or without an adapter.
 
-A reference names a folder or file, a Hub repo at a revision, or a place in a bucket.
+A reference names a folder or a file, a Hub repo at a revision, or a place in a bucket.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from resumerge.recipe.types import ModelRef
 
 _REPO_ID = re.compile(r"(?!.*(--|\.\.))(?=.{1,96}$)[\w.-]+(/[\w.-]+)?", re.ASCII)
 WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".gguf")
-"""The suffixes by which one weight file of a repo or a bucket is known.
+"""The suffixes that identify one weight file of a repo or a bucket.
 
-They are those of `FORMATS` (`sources/formats/registry.py`), as a test holds.
+A test checks that they equal the suffixes of `FORMATS` (`sources/formats/registry.py`).
 """
 
 _SUFFIX = "|".join(map(re.escape, WEIGHT_SUFFIXES))
@@ -35,12 +35,12 @@ _REPO_FILE = re.compile(rf"([\w.-]+/[\w.-]+)/(.+(?:{_SUFFIX}))", re.ASCII)
 """The form ``org/name/FILE`` of one weight file of a repo."""
 
 _WEIGHTS = re.compile(rf"(.+)/([^/]+(?:{_SUFFIX}))")
-"""The form of a weight file in a bucket: its folder, and its name."""
+"""The form of a weight file's address in a bucket; the groups are its folder and its name."""
 
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 HUB = "https://huggingface.co/"
-"""The beginning of the address of a page on the Hub."""
+"""The prefix of every page's address on the Hub."""
 
 _FIX = "Write 'org/name', 'org/name@revision' or the path of a folder or a weight file, and "
 _FIX += "'+adapter' after it; models in buckets are 's3://bucket/prefix'"
@@ -51,13 +51,13 @@ _FIXES = {
     "hf": "Write org/name for a repo; a storage bucket is 's3://NAME/prefix', with "
     "AWS_ENDPOINT_URL=https://s3.hf.co/ORG",
 }
-"""The advice on addresses that cannot be read, by scheme; for other schemes `_ADDRESS_FIX`."""
+"""The advice on addresses that cannot be read, by scheme; `_ADDRESS_FIX` is for other schemes."""
 
 
 def is_local(name: str) -> bool:
     """Return whether a name is a path.
 
-    A path begins like one, or there is a file or folder of that name.
+    A name is a path if it begins like one, or if a file or folder of that name exists.
     """
     is_path = name.startswith(("./", "../", "/", "~")) or name in (".", "..")
     return is_path or (not is_bucket(name) and _exists(name))
@@ -66,14 +66,14 @@ def is_local(name: str) -> bool:
 def read_reference(value: object) -> ModelRef:
     """Return a model reference from its YAML value.
 
-    The forms are ``org/name``, ``org/name@revision``, and a folder, relative to the working
-    directory as in mergekit. A folder has no revisions: ``folder@revision`` names the folder, as in
-    mergekit. Unlike in mergekit, a folder that exists may have ``@`` or ``+`` in its name. A weight
-    file is named by its path, or in a repo by ``org/name/FILE``. In a bucket both are
-    ``s3://bucket/…``.
+    The forms of a model are ``org/name``, ``org/name@revision``, and a folder, relative to the
+    working directory as in mergekit. A folder has no revisions: ``folder@revision`` names the
+    folder, as in mergekit. Unlike in mergekit, the name of a folder that exists may contain ``@``
+    or ``+``. The form of a weight file is its path, or ``org/name/FILE`` in a repo. A model or a
+    weight file in a bucket has an address like ``s3://bucket/…``.
 
     ``model+adapter`` is a model with a LoRA adapter, each in one of these forms. mergekit's mapping
-    ``{model: {path: org/name, revision: abc}, lora: {path: org/adapter}}`` is accepted too.
+    ``{model: {path: org/name, revision: abc}, lora: {path: org/adapter}}`` is accepted, too.
 
     Raises:
         InvalidValue: the value has none of these forms.
@@ -93,7 +93,7 @@ def read_reference(value: object) -> ModelRef:
 def _exists(name: str) -> bool:
     try:
         return Path(name).exists()
-    except (OSError, ValueError):  # too long for a path, or no permission
+    except (OSError, ValueError):  # not a possible path, or no permission
         return False
 
 
@@ -109,7 +109,7 @@ def _from_text(text: str) -> ModelRef:
         )
     shown = without_secrets(text)
     is_in_bucket = any(f"{scheme}://" in text.lower() for scheme in EXAMPLES)
-    # A password may contain "+", so this is checked before the reference is split at "+".
+    # Secrets are checked before the reference is split at "+", which a password may contain.
     if shown != text and is_in_bucket:
         raise InvalidValue(
             "This is not the address of a place in a bucket",
@@ -142,10 +142,14 @@ def _from_text(text: str) -> ModelRef:
 
 
 def _name_on_the_hub(path: str) -> str:
-    """Return what to write in place of a page's address on the Hub, of which this is the path."""
+    """Return advice with the reference to use for a page on the Hub.
+
+    Args:
+        path: the page's address without `HUB`.
+    """
     owner, _, rest = re.split("[?#]", path)[0].strip("/").partition("/")
     name, _, page = rest.partition("/")
-    _, _, place = page.partition("/")  # `tree`, `blob` or `resolve`, then the revision
+    _, _, place = page.partition("/")  # `page` is `tree`, `blob` or `resolve`, and the revision
     revision, _, file = place.partition("/")
     at = f"@{revision}" if revision not in ("", "main") else ""
     repo = f"{owner}/{name}" if name else owner
@@ -155,7 +159,7 @@ def _name_on_the_hub(path: str) -> str:
 
 
 def _in_bucket(text: str) -> ModelRef:
-    """Return the reference of a folder or a weight file in a bucket, by its address."""
+    """Return the reference to a folder or a weight file in a bucket, from its address."""
     if not is_bucket(text):
         scheme, _, rest = text.partition("://")
         small = scheme.lower()
@@ -191,9 +195,10 @@ def _in_bucket(text: str) -> ModelRef:
 
 
 def _with_adapter(text: str) -> ModelRef:
-    """Return the reference ``model+adapter``, divided at the first ``+`` after a folder if any.
+    """Return the reference to a model with an adapter, from the text ``model+adapter``.
 
-    Spaces around the ``+`` do not count.
+    The text is split at the first ``+`` whose left side is an existing path; without one, at the
+    first ``+``. Spaces around that ``+`` are ignored.
     """
     parts = text.split("+")
     cuts = [k for k in range(1, len(parts)) if _exists("+".join(parts[:k]).strip())] or [1]

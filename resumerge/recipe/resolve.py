@@ -1,6 +1,6 @@
 """The value of a parameter for one tensor, by scopes, filters and gradients.
 
-The rules are mergekit's; each was observed by running mergekit 0.1.5 on small models.
+The rules are those of mergekit. Each was observed by running mergekit 0.1.5 on small models.
 """
 
 from __future__ import annotations
@@ -23,31 +23,32 @@ def resolve(
 ) -> Scalar | None:
     """Return the value of a parameter for one output tensor.
 
-    The parameters of the input, the slice, the module and the recipe are scopes, from the inside
-    out. The value of the innermost scope that gives one applies. A scope gives none if it lacks the
+    The parameters of the input, the slice, the module and the recipe are scopes, from the innermost
+    to the outermost. The innermost scope with a value decides. A scope has no value if it lacks the
     parameter, if no filter matches, or if its gradient is empty.
 
-    The position t of a tensor (same as mergekit 0.1.5, observed): layer i of the n layers of a
-    slice is at t = i / (n - 1), the only layer of a slice at t = 1; tensors before the layers
-    belong to the first slice and tensors after them to the last, both at t = 0. A gradient in the
-    recipe's scope starts again in every slice.
+    The position t of a tensor is the same as in mergekit 0.1.5 (observed). Layer i of the n layers
+    of a slice is at t = i / (n - 1); the only layer of a slice is at t = 1. Tensors before the
+    layers belong to the first slice, tensors after the layers to the last slice, both at t = 0. A
+    gradient in the recipe's scope starts again in every slice.
 
     Args:
         recipe: the recipe.
         name: the parameter's name.
-        names: the tensor's names, one of which a filter must match. For a parameter of each model:
-            the tensor's names in that model. For a parameter of the whole merge: the names in the
-            output, where the layers of slices get new numbers (same as mergekit 0.1.5, observed).
+        names: the tensor's names; a filter must match one of them. For a parameter of each model,
+            they are the tensor's names in that model. For a parameter of the whole merge, they are
+            the names in the output, where the layers of slices have new numbers (same as mergekit
+            0.1.5, observed).
         t: the tensor's position in its slice, from 0 to 1.
         slice_: the slice that the tensor belongs to.
         input_: the model, for a parameter that each model has; None for a parameter of the whole
             merge, which mergekit does not look up in a model's parameters.
         module: the module that the slice belongs to, if the recipe has modules.
-        stepwise: take a gradient's entry at or before t instead of interpolating, as mergekit does
-            with parameters that are true or false.
+        stepwise: whether a gradient's entry at or before t is the value, without interpolation, as
+            in mergekit for parameters that are true or false.
 
     Returns:
-        None where no scope gives a value: the method's default applies.
+        the value; None if no scope has a value, so that the method's default applies.
     """
     scopes = [slice_.parameters, *([module.parameters] if module else []), recipe.parameters]
     if input_ is not None:
@@ -63,8 +64,8 @@ def resolve(
 def matches(condition: Conditional, names: Sequence[str]) -> bool:
     """Return whether a filter matches a tensor.
 
-    A filter's text must be a part of one of the tensor's names, in the same case. No filter and
-    ``*`` match every tensor; other patterns are plain text.
+    A filter matches if its text is a part of one of the tensor's names; case matters. The filters
+    None and ``*`` match every tensor. Any other pattern is plain text.
     """
     part = condition.filter
     return part is None or part == "*" or any(part in name for name in names)
@@ -73,11 +74,11 @@ def matches(condition: Conditional, names: Sequence[str]) -> bool:
 def interpolate(gradient: Sequence[float], t: float) -> float:
     """Return the value of a gradient at t in [0, 1], linear between its equally spaced entries.
 
-    The value is computed in float64 as (1 - f) a + f b, bit for bit as in mergekit 0.1.5
+    The value is computed in float64 as (1 - f) a + f b. Its bits equal those of mergekit 0.1.5
     (observed).
 
     Raises:
-        ValueError: t outside [0, 1], or an empty gradient.
+        ValueError: t is outside [0, 1], or the gradient is empty.
     """
     index, fraction = _position(gradient, t)
     after = min(index + 1, len(gradient) - 1)
@@ -85,7 +86,7 @@ def interpolate(gradient: Sequence[float], t: float) -> float:
 
 
 def _position(gradient: Sequence[Scalar], t: float) -> tuple[int, float]:
-    """Return the index of the entry at or before t, and the fraction on the way to the next one."""
+    """Return the index of the entry at or before t, and the fraction of the way to the next."""
     if not 0 <= t <= 1 or not gradient:
         raise ValueError(f"no value at t = {t} of a gradient with {len(gradient)} entries")
     scaled = t * (len(gradient) - 1)

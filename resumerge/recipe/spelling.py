@@ -1,4 +1,4 @@
-"""Finds the known name that is most similar to an unknown one, or that was misspelled."""
+"""Finds the known name that is most similar to an unknown name, or of which it is a misspelling."""
 
 from __future__ import annotations
 
@@ -8,14 +8,11 @@ import unicodedata
 from collections.abc import Iterable
 
 SHORTEST = 3
-"""The length of the shortest names that are compared: shorter names are similar to too many."""
+"""The length of the shortest names that are compared; shorter names resemble too many others."""
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that is most similar to `name`; None if no name is close.
-
-    Case does not count.
-    """
+    """Return the known name that is most similar to `name`; None if none is close. Ignore case."""
     names = {word.lower(): word for word in known}
     near = difflib.get_close_matches(name.lower(), list(names), n=1)
     return names[near[0]] if near else None
@@ -23,40 +20,46 @@ def closest(name: str, known: Iterable[str]) -> str | None:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return ``Did you mean 'x'?``, or an empty text where no known name is close."""
-    found = closest(name, known)
-    return f"Did you mean '{found}'?" if found else ""
+    match = closest(name, known)
+    return f"Did you mean '{match}'?" if match else ""
 
 
 def misspelled(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that `name` is a misspelling of, or None.
+    """Return the known name of which `name` is a misspelling, or None.
 
-    A misspelling is one edit away, or one for every four letters; case, dashes, spaces, quotation
-    marks and characters that cannot be seen do not count, nor does what follows a colon.
+    A misspelling differs from a known name by at most one edit for every four letters of the known
+    name; one edit is always allowed. Case, dashes, spaces, quotation marks, invisible characters,
+    and the text after a colon are ignored.
     """
     written = _plain(name)
-    most = {word: max(1, len(word) // 4) for word in known}
+    most_edits = {word: max(1, len(word) // 4) for word in known}
     candidates = [
         word
-        for word in most
+        for word in most_edits
         if min(len(word), len(written)) >= SHORTEST
-        and abs(len(word) - len(written)) <= most[word]  # each difference in length is an edit
+        and abs(len(word) - len(written)) <= most_edits[word]  # each letter of a difference counts
     ]
     distances = {word: edits(written, _plain(word)) for word in candidates}
-    near = [word for word, n in distances.items() if n <= most[word]]
+    near = [word for word, n in distances.items() if n <= most_edits[word]]
     return min(near, key=distances.__getitem__, default=None)
 
 
 def abbreviated(name: str, known: Iterable[str]) -> str | None:
-    """Return the one known name that begins as `name` does, like ``parameters`` for ``params``."""
+    """Return the only known name that starts with `name` without its final ``s``, or None.
+
+    For example, ``param`` and ``params`` are abbreviations of ``parameters``.
+    """
     stem = name.lower().rstrip("s")
-    found = [word for word in known if word.startswith(stem)]
-    return found[0] if len(stem) > SHORTEST and len(found) == 1 else None
+    matches = [word for word in known if word.startswith(stem)]
+    return matches[0] if len(stem) > SHORTEST and len(matches) == 1 else None
 
 
 def edits(a: str, b: str) -> int:
-    """Return the least number of letters to insert, delete, replace, or swap with the next one.
+    """Return the smallest number of edits between two texts.
 
-    Optimal string alignment (Damerau 1964, Levenshtein 1966): no letter is edited twice.
+    An edit inserts, deletes or replaces a letter, or swaps it with the next letter. The number is
+    the optimal string alignment distance (Damerau 1964, Levenshtein 1966): no letter is edited
+    twice.
     """
     rows = [list(range(len(b) + 1))]
     for i, letter in enumerate(a, 1):
@@ -71,13 +74,13 @@ def edits(a: str, b: str) -> int:
 
 
 def correction(name: str, meant: str) -> str:
-    """Return how to write a key that is more than misspelled, or an empty text.
+    """Return advice on a key that differs from the known key in more than letters; else "".
 
-    It runs into its value, or has characters that look like others, or like nothing.
+    Such a key runs into its value, or contains characters that look like others or are invisible.
 
     Args:
-        name: the key that is written.
-        meant: what `misspelled` returned for it.
+        name: the key as written.
+        meant: the known key that `misspelled` returned for `name`.
     """
     if ":" in name:
         return f"Write '{meant}: …', with a space after the colon"
@@ -89,6 +92,6 @@ def correction(name: str, meant: str) -> str:
 
 
 def _plain(name: str) -> str:
-    """Return the letters, digits and underscores of a name: of ``“a b”:{c`` the text ``a_b``."""
+    """Return the letters, digits and underscores of a name: ``a_b`` for ``“a b”:{c``."""
     key = unicodedata.normalize("NFKC", name).lower().partition(":")[0]
     return re.sub(r"\W+", "_", key).strip("_")

@@ -1,4 +1,4 @@
-"""Recipes of several documents, each a merge: a model of one may be the result of another."""
+"""Recipes of several documents: each is a merge, whose models may be results of other documents."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from resumerge.recipe.types import Recipe
 
 
 def check_stages(documents: Sequence[Recipe]) -> list[Problem]:
-    """Return the problems of the documents together: of their names and their references."""
+    """Return the problems of the documents' names, and of their references to each other."""
     if len(documents) == 1:
         return []
     if problems := [*_unnamed(documents), *_named_twice(documents)]:
@@ -21,7 +21,7 @@ def check_stages(documents: Sequence[Recipe]) -> list[Problem]:
 
 
 def _of_adapters(documents: Sequence[Recipe]) -> Iterator[Problem]:
-    """Yield the problems of extractions: only the last document of a recipe may be one."""
+    """Yield the problems of extractions: only the result of a recipe may be an extraction."""
     names = {document.name for document in documents if document.name}
     for document in documents:
         if document.extraction is None:
@@ -48,10 +48,10 @@ def _of_adapters(documents: Sequence[Recipe]) -> Iterator[Problem]:
 def with_stages(documents: Sequence[Recipe]) -> Recipe:
     """Return the recipe of the result, with the other documents as its stages.
 
-    The stages are in an order in which they can be planned.
+    Each stage comes after the stages that it needs, so that they can be planned in this order.
 
     Args:
-        documents: documents without problems; the result is the document that no other names.
+        documents: documents without problems. The result is the document that no other one names.
     """
     ordered = _ordered(documents)
     result = next(d for d in documents if not _users(documents, d))
@@ -60,11 +60,11 @@ def with_stages(documents: Sequence[Recipe]) -> Recipe:
 
 
 def stages_alone(recipe: Recipe, names: Set[str]) -> Recipe:
-    """Return the recipe of some stages: the last of them is its result.
+    """Return the recipe that makes only some stages; the last of them becomes its result.
 
     Args:
-        recipe: a recipe.
-        names: the names of at least one of its stages; the stages that these need are added.
+        recipe: a recipe with stages.
+        names: the names of stages, at least one. The stages that they need are added.
     """
     needed = set(names)
     for stage in reversed(recipe.stages):
@@ -77,8 +77,8 @@ def with_variants(variants: Mapping[str, Recipe], text: str) -> Recipe:
     """Return the recipe of a sweep.
 
     Args:
-        variants: the recipe of each output, by its name.
-        text: the text that all of them are written as.
+        variants: the recipes of the outputs, by the outputs' names.
+        text: the YAML text of the whole sweep.
     """
     first = next(iter(variants.values()))
     notes = dict.fromkeys(note for variant in variants.values() for note in variant.notes)
@@ -129,11 +129,11 @@ def _misspelled(documents: Sequence[Recipe]) -> Iterator[Problem]:
 
 
 def _in_circles(documents: Sequence[Recipe]) -> list[Problem]:
-    """Return the problem of the first document that needs its own result; none without one."""
+    """Return the problem of the first document that needs its own result, or an empty list."""
     outside_circles = {document.name for document in _ordered(documents)}
     in_circles = {document.name for document in documents if document.name not in outside_circles}
     while in_circles != (needed_by_them := in_circles & _named_in(documents, in_circles)):
-        in_circles = needed_by_them  # drops documents that only need documents of the circle
+        in_circles = needed_by_them  # drops documents that none of the other ones needs
     return [
         document.problem(
             f"The stage {document.name!r} is made from itself",
@@ -150,14 +150,14 @@ def _in_circles(documents: Sequence[Recipe]) -> list[Problem]:
 
 
 def _named_in(documents: Sequence[Recipe], names: Set[str]) -> set[str]:
-    """Return the names that the models of certain documents have."""
+    """Return the names of all models of the documents with certain names."""
     return set().union(*(_model_names(d) for d in documents if d.name in names))
 
 
 def _unused(documents: Sequence[Recipe]) -> list[Problem]:
-    """Return the problem of each document that no other uses, but the result.
+    """Return the problem of each document, except the result, that no other document uses.
 
-    The result is the unused document without a name, or else the last of them.
+    The result is the unused document without a name; else it is the last unused document.
     """
     unused = [document for document in documents if not _users(documents, document)]
     result = next((document for document in unused if not document.name), unused[-1])
@@ -175,11 +175,14 @@ def _unused(documents: Sequence[Recipe]) -> list[Problem]:
 
 
 def _ordered(documents: Sequence[Recipe]) -> list[Recipe]:
-    """Return the documents, each after the documents that it names, without those in a circle."""
+    """Return the documents, each after the documents that it names.
+
+    Documents in a circle, and documents that need them, are left out.
+    """
     ordered: list[Recipe] = []
-    left = {id(d): (d, {id(used) for used in _used(d, documents)}) for d in documents}
-    while ready := [key for key, (_, used) in left.items() if not used & left.keys()]:
-        ordered += [left.pop(key)[0] for key in ready]
+    waiting = {id(d): (d, {id(used) for used in _used(d, documents)}) for d in documents}
+    while ready := [key for key, (_, used) in waiting.items() if not used & waiting.keys()]:
+        ordered += [waiting.pop(key)[0] for key in ready]
     return ordered
 
 
@@ -188,7 +191,7 @@ def _users(documents: Sequence[Recipe], stage: Recipe) -> list[Recipe]:
 
 
 def _used(document: Recipe, documents: Sequence[Recipe]) -> list[Recipe]:
-    """Return the documents whose results are models of a document."""
+    """Return the documents whose results a document names as models."""
     names = _model_names(document)
     return [other for other in documents if other.name in names]
 

@@ -1,4 +1,4 @@
-"""The key ``sweep`` of a recipe: several models from one, each with other values in some places."""
+"""The key ``sweep``: several models from one recipe, with different values in some places."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ VARIANTS = "variants"
 PARAMETERS = "parameters"
 
 MOST = 100
-"""The most variants of a sweep."""
+"""The largest number of variants of a sweep."""
 
 _STEPS = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 _PATH = re.compile(r"[^.\[\]]+(\.[^.\[\]]+|\[\d+\])*")
@@ -39,8 +39,8 @@ class _Place:
     """A place of the recipe whose value differs between variants.
 
     Args:
-        key: the place as the sweep names it.
-        at: the keys and indices that lead to the place.
+        key: the key of the sweep that names the place.
+        at: the keys and indices that lead to the place in the recipe.
     """
 
     key: str
@@ -49,7 +49,7 @@ class _Place:
 
 @dataclass(frozen=True)
 class _Value:
-    """A value of a variant, and its place in the sweep: ``sweep.t[1]``."""
+    """A value of a variant; `written` is its YAML path in the sweep, like ``sweep.t[1]``."""
 
     place: _Place
     value: Any
@@ -59,20 +59,20 @@ class _Value:
 def variants_of(document: Document, file: str) -> tuple[dict[str, Document], list[Problem]]:
     """Return the documents that a sweep expands to, by the names of their outputs.
 
-    The line of a value that the sweep gives is its line in the sweep.
+    The line of a value from the sweep is its line in the sweep.
 
     Args:
         document: a document with the key ``sweep``.
-        file: its name in messages.
+        file: the name of the recipe file, for messages.
 
     Returns:
-        the documents, without the key, and the problems of the sweep. With a problem there are no
-        documents.
+        the documents, without the key ``sweep``, and the problems of the sweep. If there are
+        problems, there are no documents.
     """
     rest = {key: value for key, value in document.data.items() if key != SWEEP}
     try:
-        named = _read(document.data[SWEEP], rest)
-        return {name: _with_values(document, rest, values) for name, values in named.items()}, []
+        variants = _read(document.data[SWEEP], rest)
+        return {name: _with_values(document, rest, values) for name, values in variants.items()}, []
     except InvalidValue as error:
         return {}, [document.problem(error, file)]
 
@@ -84,10 +84,10 @@ def without_sweep(document: Document) -> Document:
 
 
 def _read(sweep: Any, recipe_data: Mapping[Any, Any]) -> dict[str, list[_Value]]:
-    """Return the values of each variant, by its name.
+    """Return the values of each variant, by the variant's name.
 
     Raises:
-        InvalidValue: the sweep has a mistake, or the recipe cannot have a sweep.
+        InvalidValue: the sweep has a mistake, or such a recipe cannot have a sweep.
     """
     for key, reason in ((EXTRACTION, "an adapter is extracted"), ("experts", "a mixture is made")):
         if (key == EXTRACTION and key in recipe_data) or isinstance(recipe_data.get(key), list):
@@ -120,7 +120,7 @@ def _read(sweep: Any, recipe_data: Mapping[Any, Any]) -> dict[str, list[_Value]]
 
 
 def _grid(sweep: Mapping[Any, Any], recipe_data: Mapping[Any, Any]) -> dict[str, list[_Value]]:
-    """Return a variant for each combination of one value of each list."""
+    """Return a variant for each combination of one value from each list."""
     axes: list[list[_Value]] = []
     for key, values in sweep.items():
         place = _place(key, recipe_data, (SWEEP,))
@@ -137,7 +137,7 @@ def _grid(sweep: Mapping[Any, Any], recipe_data: Mapping[Any, Any]) -> dict[str,
     if (count := math.prod(map(len, axes))) > MOST:
         raise _too_many(count, " x ".join(str(len(axis)) for axis in axes))
     labels = _labels([axis[0].place for axis in axes])
-    named: dict[str, list[_Value]] = {}
+    variants: dict[str, list[_Value]] = {}
     for values in product(*axes):
         name = "_".join(f"{label}-{_shown(value.value)}" for label, value in zip(labels, values))
         if not is_stage_folder(name):
@@ -148,9 +148,9 @@ def _grid(sweep: Mapping[Any, Any], recipe_data: Mapping[Any, Any]) -> dict[str,
                 fix="Name the variants yourself: 'sweep: {variants: {first: {…}, second: {…}}}'",
                 at=(SWEEP,),
             )
-        _check_new(name, named, (SWEEP,))
-        named[name] = list(values)
-    return named
+        _check_new(name, variants, (SWEEP,))
+        variants[name] = list(values)
+    return variants
 
 
 def _explicit(variants: Any, recipe_data: Mapping[Any, Any]) -> dict[str, list[_Value]]:
@@ -166,7 +166,7 @@ def _explicit(variants: Any, recipe_data: Mapping[Any, Any]) -> dict[str, list[_
         )
     if len(variants) > MOST:
         raise _too_many(len(variants), str(len(variants)))
-    named: dict[str, list[_Value]] = {}
+    values_by_name: dict[str, list[_Value]] = {}
     for name, values in variants.items():
         if not isinstance(name, str) or not is_stage_folder(name) or name.lower() == STAGES:
             raise InvalidValue(
@@ -177,7 +177,7 @@ def _explicit(variants: Any, recipe_data: Mapping[Any, Any]) -> dict[str, list[_
                 fix="Give it another name; put a number in quotes",
                 at=(*at, str(name)),
             )
-        _check_new(name, named, (*at, name))
+        _check_new(name, values_by_name, (*at, name))
         if not isinstance(values, dict):
             raise InvalidValue(
                 f"The variant {name!r} is no mapping of places to values",
@@ -187,11 +187,11 @@ def _explicit(variants: Any, recipe_data: Mapping[Any, Any]) -> dict[str, list[_
                 at=(*at, name),
             )
         path = descend("", (*at, name))
-        named[name] = [
+        values_by_name[name] = [
             _Value(_place(key, recipe_data, (*at, name)), value, child(path, key))
             for key, value in values.items()
         ]
-    return named
+    return values_by_name
 
 
 def _check_new(name: str, named: Mapping[str, Any], at: Location) -> None:
@@ -221,7 +221,7 @@ def _place(key: Any, recipe_data: Mapping[Any, Any], within: Location) -> _Place
     """Return the place that a key of the sweep names.
 
     Raises:
-        InvalidValue: the recipe has no such place, or not one of a single value.
+        InvalidValue: the recipe has no such place, or the place holds more than a single value.
     """
     at = (*within, str(key))
     if not isinstance(key, str) or not _PATH.fullmatch(key):
@@ -238,7 +238,7 @@ def _place(key: Any, recipe_data: Mapping[Any, Any], within: Location) -> _Place
     section: Any = recipe_data
     for number, step in enumerate(steps[:-1]):
         if isinstance(section, dict) and step == PARAMETERS and section.get(step) is None:
-            section = {}  # a recipe without parameters there gets them
+            section = {}  # the parameters are added to the recipe
         elif _has(section, step):
             section = section[step]
         else:
@@ -266,12 +266,12 @@ def _has(around: Any, step: str | int) -> bool:
 def _nowhere(key: str, path: str, step: str | int, around: Any, at: Location) -> InvalidValue:
     where = path or "the recipe"
     if isinstance(around, dict):
-        there = [str(name) for name in around]
-        near = closest(str(step), there)
+        keys = [str(name) for name in around]
+        near = closest(str(step), keys)
         fix = f"Did you mean '{near}'?" if near else _FIX_OF_PLACE
         if isinstance(around, dict) and "model" in around:
             fix = f"Write '{path}.{PARAMETERS}.{step}' for a parameter of this model"
-        expected = f"a key of {where}: {', '.join(there)}"
+        expected = f"a key of {where}: {', '.join(keys)}"
     else:
         count = len(around) if isinstance(around, list) else 0
         expected = f"one of the {count} entries of {where}, counted from [0]"
@@ -296,7 +296,7 @@ def _no_value(key: str, found: Any, at: Location) -> InvalidValue:
 
 
 def _labels(places: list[_Place]) -> list[str]:
-    """Return the word for each place in names: its last key, or its path if keys are the same."""
+    """Return the label of each place in names: its last key, or its path where keys repeat."""
     counts = Counter(place.at[-1] for place in places)
     return [
         _safe(
@@ -333,14 +333,14 @@ def _safe(text: str) -> str:
 def _with_values(document: Document, rest: Mapping[Any, Any], values: list[_Value]) -> Document:
     data, lines = deepcopy(dict(rest)), dict(document.lines)
     for value in values:
-        around: Any = data
+        container: Any = data
         for step in value.place.at[:-1]:
-            if step == PARAMETERS and around.get(step) is None:
-                around[step] = {}
-            around = around[step]
-        around[value.place.at[-1]] = value.value
+            if step == PARAMETERS and container.get(step) is None:
+                container[step] = {}
+            container = container[step]
+        container[value.place.at[-1]] = value.value
         path = descend("", value.place.at)
-        for own in [own for own in lines if own.startswith((f"{path}[", f"{path}."))]:
-            del lines[own]
+        for inner in [inner for inner in lines if inner.startswith((f"{path}[", f"{path}."))]:
+            del lines[inner]
         lines[path] = nearest_line(document.lines, value.written) or 1
     return Document(data, lines, document.problems)

@@ -13,9 +13,9 @@ from resumerge.recipe.yaml_lines import descend, nearest_line
 Scalar = float | int | bool | str
 
 QUANTISED = ("fp8_block", "fp8_channel", "int4", "mxfp4", "nvfp4", "same")
-"""The values of ``out_dtype`` that say how the weights of linear layers are quantised.
+"""The values of ``out_dtype`` that name a quantisation scheme for the weights of linear layers.
 
-``same`` is the scheme that the reference model has.
+``same`` is the scheme of the reference model.
 """
 
 
@@ -24,7 +24,8 @@ class Conditional:
     """One entry of a filtered value.
 
     Args:
-        filter: a part of the names of the tensors that the value applies to; None for all tensors.
+        filter: text that the names of the value's tensors contain; None for all tensors.
+        value: a scalar, or a gradient over layers.
     """
 
     filter: str | None
@@ -37,17 +38,18 @@ Setting = Scalar | tuple[Scalar, ...] | tuple[Conditional, ...]
 
 @dataclass(frozen=True)
 class ModelRef:
-    """A model as the recipe names it.
+    """A reference to a model, as the recipe names it.
 
     The forms are ``org/name``, ``org/name@revision``, a local folder, and ``s3://bucket/prefix``.
 
     Args:
         text: the text exactly as written.
         name: the repo id, path or address, without the revision and `file`.
-        revision: the branch, tag or commit; None for the default branch and for models elsewhere.
+        revision: the branch, tag or commit; None for the default branch, and for a model that is
+            not on the Hub.
         lora: the LoRA adapter of ``model+adapter``, or None.
-        file: the one weight file that ``org/name/FILE`` or ``s3://…/FILE`` means; else empty. A
-            local file is named by `name` alone.
+        file: the name of the weight file in ``org/name/FILE`` or ``s3://…/FILE``; else empty. For
+            a local weight file, `name` is the whole path.
     """
 
     text: str
@@ -58,7 +60,7 @@ class ModelRef:
 
     @property
     def parts(self) -> tuple[ModelRef, ...]:
-        """The model without its adapter, then the adapter if there is one."""
+        """The model without its adapter, followed by the adapter, if the reference has one."""
         if self.lora is None:
             return (self,)
         name = f"{self.name}/{self.file}" if self.file else self.name
@@ -74,10 +76,10 @@ class TokenRow:
     """The origin of the embedding row of one token of the output.
 
     Args:
-        model: the model whose row it is; None for a row of zeros.
-        token: the token's text in that model; None for the same text, or if `token_id` is given.
-        token_id: the token's number in that model.
-        force: also replaces the row of models that have the token.
+        model: the model that the row is taken from; None for a row of zeros.
+        token: the token's text in that model; None for the same text, or if `token_id` is set.
+        token_id: the token's id in that model; None to find the row by the token's text.
+        force: whether the row also replaces the rows of models that have the token.
     """
 
     model: ModelRef | None = None
@@ -91,13 +93,13 @@ class TokenizerSetting:
     """The choice of the output's vocabulary.
 
     Args:
-        source: the union of all vocabularies, that of the base model (or else of the first model),
-            or that of one model.
-        tokens: the rows that do not follow the general rules, by token; tokens that the vocabulary
-            lacks are added to it.
-        pad_to_multiple_of: the number of rows is rounded up to a multiple of this; None keeps the
-            number of rows of the model that has the vocabulary, if they are enough.
-        key: the recipe's key: ``tokenizer`` or ``tokenizer_source``.
+        source: ``union`` for the union of all vocabularies, ``base`` for the vocabulary of the base
+            model (without a base model, of the first model), or the model with the vocabulary.
+        tokens: the rows that do not follow the general rules, by token. A token that the vocabulary
+            lacks is added to it.
+        pad_to_multiple_of: the number of rows is rounded up to a multiple of this. None keeps the
+            number of rows of the model with the vocabulary, if these are enough.
+        key: the key in the recipe: ``tokenizer`` or ``tokenizer_source``.
     """
 
     source: Literal["union", "base"] | ModelRef = "union"
@@ -113,17 +115,19 @@ class TokenizerSetting:
         yield from (row.model for row in self.tokens.values() if row.model is not None)
 
     def path(self, key: str) -> str:
-        """Return the YAML path of one of the keys of ``tokenizer``, for problems."""
+        """Return the YAML path of a key below ``tokenizer``, for problems."""
         return self.key if self.key == "tokenizer_source" else f"tokenizer.{key}"
 
 
 @dataclass(frozen=True)
 class Input:
-    """One model of a slice (or of ``models``) with its own parameters.
+    """A model of a slice (or of ``models``), with its own parameters.
 
     Args:
+        model: the reference to the model.
         layer_range: (start, stop), stop exclusive; None for all layers.
-        path: YAML path of this entry, for problems; ``base_model`` for a base model that the
+        parameters: the parameters of this entry, by name.
+        path: the YAML path of this entry, for problems; ``base_model`` for a base model that the
             ``models`` list does not name.
     """
 
@@ -138,8 +142,10 @@ class Slice:
     """Consecutive layers of the output, each computed from one layer of every input.
 
     Args:
-        base_model: overrides the recipe's base model for this slice.
-        path: YAML path of this entry; empty for the one slice of a ``models`` list.
+        inputs: the models of the slice.
+        base_model: the base model of this slice; None for the recipe's.
+        parameters: the parameters of this slice, by name.
+        path: the YAML path of this entry; for a ``models`` list, the path of its module.
     """
 
     inputs: tuple[Input, ...]
@@ -155,8 +161,10 @@ class Module:
     A ``models`` list becomes one slice without layer ranges.
 
     Args:
-        name: the module's name, as the recipe writes it; None for the whole model.
+        slices: the slices, in the order of their layers in the output.
+        name: the module's name in the recipe; None for the whole model.
         stacked: True for ``slices``, False for ``models``.
+        parameters: the parameters of this module, by name.
         path: the YAML path of this entry; empty for the whole model.
     """
 
@@ -168,31 +176,35 @@ class Module:
 
 
 MIXTURE = "mixture"
-"""The name that stands for the method of a recipe that makes a mixture of experts."""
+"""The value of `Recipe.merge_method` for a recipe that makes a mixture of experts."""
 
 OF_HIDDEN_STATES = ("hidden", "hidden_avg", "hidden_last", "hidden_norm")
-"""The gate modes that make gates of the base's hidden states for prompts."""
+"""The gate modes that compute gates from the base model's hidden states for prompts."""
 
 OF_PROMPTS = (*OF_HIDDEN_STATES, "cheap_embed")
-"""The gate modes that make gates of prompts."""
+"""The gate modes that compute gates from prompts."""
 
 GATE_MODES = (*OF_PROMPTS, "random", "uniform_random")
 """The gate modes of a mixture; the first is mergekit-moe's default."""
 
 LAYOUTS = ("separate", "packed")
-"""The forms in which a mixture's experts are stored: each matrix by itself, or a layer's as one."""
+"""The forms in which a mixture's experts are stored.
+
+Each matrix of an expert is a tensor (separate), or the matrices of all experts of a layer are one
+tensor (packed).
+"""
 
 
 @dataclass(frozen=True)
 class Expert:
-    """An expert of a mixture: the MLPs of a model.
+    """An expert of a mixture: the MLPs of a dense model.
 
     Args:
-        model: the model.
+        model: the reference to the dense model.
         positive_prompts: the prompts for which the gate favours this expert.
         negative_prompts: the prompts for which the gate disfavours this expert.
         noise_scale: the standard deviation of noise that is added to the matrices.
-        residual_scale: the factor on the matrices that make the expert's output.
+        residual_scale: the factor on the matrices that compute the expert's output.
         path: the YAML path of this entry.
     """
 
@@ -212,8 +224,9 @@ class Mixture:
         experts: the experts that a router chooses from.
         shared_experts: the experts whose output is always added.
         gate_mode: one of `GATE_MODES`.
-        experts_per_token: the number of experts that each token uses, without the shared ones.
-        architecture: the beginning of a name; None for the first that fits.
+        experts_per_token: the number of experts that each token uses, not counting shared experts.
+        architecture: the beginning of the output architecture's name; None for the first
+            architecture that fits the models.
         expert_layout: one of `LAYOUTS`.
     """
 
@@ -226,7 +239,7 @@ class Mixture:
 
     @property
     def every(self) -> tuple[Expert, ...]:
-        """The experts, then the shared ones."""
+        """The experts, followed by the shared experts."""
         return (*self.experts, *self.shared_experts)
 
 
@@ -234,20 +247,23 @@ class Mixture:
 class Extraction:
     """The part of a recipe that makes a LoRA adapter of a model's differences from its base.
 
-    The options and their meaning are those of mergekit-extract-lora 0.1.5 (observed).
+    The options have the same meaning as in mergekit-extract-lora 0.1.5 (observed).
 
     Args:
-        model: the model.
+        model: the reference to the model.
         max_rank: the largest rank of a module.
-        sv_epsilon: directions whose singular value is not larger are left out.
-        energy: the share of the energy of each change that is kept, if the largest rank allows it;
-            None to keep as much as the largest rank allows.
-        distribute_scale: whether both matrices have the roots of the singular values.
-        embed_lora: whether embeddings and heads are decomposed, rather than saved whole.
-        save_modules: the modules that are saved whole: names, or their last words.
-        include: regular expressions, one of which the name of a module must match; none for all.
-        exclude: regular expressions that it must not match.
-        skip_undecomposable: whether modules that are no matrices are left out, rather than saved.
+        sv_epsilon: the largest singular value of a direction that is left out.
+        energy: the share of each change's energy that is kept, if the largest rank allows it; None
+            to keep as much as the largest rank allows.
+        distribute_scale: whether each of the two matrices is scaled by the roots of the singular
+            values.
+        embed_lora: whether embeddings and heads are decomposed; else they are saved whole.
+        save_modules: the modules that are saved whole, by their names or the names' last words.
+        include: regular expressions; a module takes part only if its name matches one of them. If
+            empty, all modules take part.
+        exclude: regular expressions; a module whose name matches one of them is left out.
+        skip_undecomposable: whether modules that are not matrices are left out; else they are saved
+            whole.
     """
 
     model: ModelRef
@@ -263,7 +279,7 @@ class Extraction:
 
     @property
     def chooses_ranks(self) -> bool:
-        """Whether ranks depend on the changes, and not on the largest rank alone."""
+        """Whether ranks depend on the changes; else each module has the largest rank."""
         return self.energy is not None or self.sv_epsilon > 0.0
 
 
@@ -274,28 +290,39 @@ class Recipe:
     A base model that ``models`` does not name is the last input, without parameters (same as
     mergekit 0.1.5, observed). In ``slices`` the base model is never added.
 
-    A recipe of several documents is the one of its result, with the others as its stages.
+    A file with several documents becomes the recipe of its result; the other documents become the
+    stages of this recipe.
 
     Args:
-        tokenizer: the choice of the output's vocabulary; None for that of the reference model.
-        chat_template: ``auto``, a built-in name, or a Jinja template; None for the tokenizer's own.
-        experts_together: the experts of a layer are merged as one tensor for each projection.
-        mixture: the mixture of experts that the recipe makes, instead of merging; else None.
-        extract_expert: the number of an expert: every model is a mixture, of which this expert is
-            taken as a dense model; None for plain models.
-        extraction: the adapter that the recipe extracts, instead of merging; else None.
-        rank: for combined adapters, the highest rank of the result; None for a rank that loses
+        merge_method: the name of the merge method; for a recipe without a method, `MIXTURE` or
+            `EXTRACTION`.
+        modules: the modules to merge; empty for a recipe without a method.
+        base_model: the base model; None if the recipe names none.
+        parameters: the parameters of the whole merge, by name.
+        dtype: the dtype that the models are rounded to before they are merged, and that the output
+            has if `out_dtype` is None or a scheme; None for the dtype of the models.
+        out_dtype: the dtype of the output, or one of `QUANTISED`, or a quantised type of GGUF.
+        tokenizer: the choice of the output's vocabulary; None for the reference model's vocabulary.
+        chat_template: ``auto``, a built-in name, or a Jinja template; None for the tokenizer's own
+            template.
+        experts_together: whether the experts of a layer are merged as one tensor for each
+            projection.
+        mixture: the mixture of experts that the recipe makes; None for any other recipe.
+        extract_expert: the number of an expert. Every model is then a mixture, and this expert of
+            it is used as a dense model. None for plain models.
+        extraction: the adapter that the recipe extracts; None for any other recipe.
+        rank: for combined adapters, the largest rank of the result; None for a rank that loses
             nothing.
         ignored: the unknown keys, by their YAML paths.
-        notes: sentences on keys and values that have no effect, or a surprising one.
+        notes: sentences on keys and values that have no effect, or a surprising effect.
         text: the YAML text, for the ledger and the model card.
-        file: the name of the file, for messages.
+        file: the name of the recipe file, for messages.
         lines: the line of each YAML path (``slices[0].sources[1]``), counted from 1.
-        name: the stage's name; empty if the document has none.
-        stages: the merges whose results are models of this recipe or of its stages, each after the
-            stages that it names itself. Their own `stages` are empty.
-        variants: the recipes of a sweep, by the names of their outputs; empty without a sweep. The
-            other fields, except `text`, are then those of the first variant.
+        name: the name of the stage; empty if the document has no name.
+        stages: the recipes whose results are models of this recipe or of its stages. Each comes
+            after the stages that it names itself, and its own `stages` are empty.
+        variants: the recipes of a sweep, by the names of their outputs; empty without a sweep. With
+            a sweep, the other fields, except `text`, are those of the first variant.
     """
 
     merge_method: str
@@ -322,7 +349,7 @@ class Recipe:
 
     @property
     def documents(self) -> tuple[Recipe, ...]:
-        """The stages, then the recipes of `results`."""
+        """The stages, followed by the recipes of `results`."""
         return (*self.stages, *self.results)
 
     @property
@@ -332,7 +359,7 @@ class Recipe:
 
     @property
     def quantised_as(self) -> str | None:
-        """The scheme that the output's weights are quantised in; None for plain ones."""
+        """The quantisation scheme of the output's weights; None for plain weights."""
         return self.out_dtype if self.out_dtype in QUANTISED else None
 
     @property
@@ -347,17 +374,17 @@ class Recipe:
 
     @property
     def stage_names(self) -> frozenset[str]:
-        """The names by which models of the recipe are results of stages."""
+        """The names of the stages: a model with such a name is the result of a stage."""
         return frozenset(stage.name for stage in self.stages)
 
     @property
     def source_models(self) -> tuple[ModelRef, ...]:
-        """Every model that is read, once; for a stage with an adapter, the adapter."""
+        """Every model that is read, without duplicates; of a stage with an adapter, the adapter."""
         named = (ref for document in self.documents for ref in document.models)
         return tuple(dict.fromkeys(read for ref in named for read in self._read_of(ref)))
 
     def is_adapter(self, ref: ModelRef) -> bool:
-        """Return whether one of `source_models` is an adapter of a stage, rather than a model."""
+        """Return whether one of `source_models` is an adapter of a stage; else it is a model."""
         return not any(ref in document.models for document in self.documents)
 
     def _read_of(self, ref: ModelRef) -> tuple[ModelRef, ...]:
@@ -371,13 +398,13 @@ class Recipe:
 
     @property
     def models(self) -> tuple[ModelRef, ...]:
-        """Every model of the recipe, once: merged models first, then those of tokens only."""
+        """Every model of the recipe, without duplicates: merged models, then models of tokens."""
         tokens = self.tokenizer.models if self.tokenizer else ()
         return tuple(dict.fromkeys((*self.merged_models, *tokens)))
 
     @property
     def merged_models(self) -> tuple[ModelRef, ...]:
-        """The models whose tensors are merged, in order of appearance."""
+        """The models whose tensors are merged, without duplicates: inputs, base models, experts."""
         named = [i.model for s in self.slices for i in s.inputs]
         named += [ref for ref in (self.base_model, *(s.base_model for s in self.slices)) if ref]
         named += [expert.model for expert in self.mixture.every] if self.mixture else []
@@ -385,7 +412,7 @@ class Recipe:
         return tuple(dict.fromkeys(named))
 
     def path_of(self, ref: ModelRef) -> str:
-        """Return the YAML path at which the recipe names one of its models first."""
+        """Return the first YAML path at which the recipe names one of its models."""
         paths = [i.path for s in self.slices for i in s.inputs if i.model == ref]
         paths = [path if path.endswith("base_model") else f"{path}.model" for path in paths]
         paths += ["base_model"] if self.base_model == ref else []
@@ -397,14 +424,14 @@ class Recipe:
         return next(iter(paths), "base_model")
 
     def parameter_scopes(self) -> list[tuple[str, Mapping[str, Setting]]]:
-        """Return (YAML path, settings) of every ``parameters`` in the recipe, outermost first."""
+        """Return (YAML path, settings) of each ``parameters`` with settings, outermost first."""
         scopes: list[tuple[str, Mapping[str, Setting]]] = [("", self.parameters)]
         for module in self.modules:
             scopes.append((module.path, module.parameters))
             for slice_ in module.slices:
                 scopes.append((slice_.path, slice_.parameters))
                 scopes += [(i.path, i.parameters) for i in slice_.inputs]
-        return [(descend(path, ("parameters",)), found) for path, found in scopes if found]
+        return [(descend(path, ("parameters",)), settings) for path, settings in scopes if settings]
 
     def problem(self, what: str, path: str, **facts: Any) -> Problem:
         """Return a `Problem` at a YAML path of this recipe, with its file and line."""

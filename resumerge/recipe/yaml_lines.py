@@ -1,7 +1,7 @@
-"""The reader of YAML with the line of every value. It refuses oversized documents.
+"""The reader of YAML, which records the line of every value and refuses oversized documents.
 
-A value has a path: keys joined by dots, list indices in brackets, like ``slices[0].sources[1]``.
-The empty path is the whole document.
+Each value has a path: keys joined by dots, list indices in brackets, like ``slices[0].sources[1]``.
+The empty path is the path of the whole document.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from resumerge.errors import InputError, Problem, refuse
 from resumerge.recipe.invalid import InvalidValue
 
 MOST_CHARS = 300_000
-"""The longest document, in characters: enough for hundreds of slices."""
+"""The largest size of a recipe in characters: enough for hundreds of slices."""
 LARGEST_DEPTH = 40
-"""The deepest nesting; a recipe needs 8."""
+"""The deepest nesting that is read; a recipe needs 8 levels."""
 MOST_NODES = 100_000
-"""The most values after aliases are expanded: refuses a document whose aliases multiply."""
+"""The largest number of values with all aliases expanded, as a limit for aliases that multiply."""
 
 MOST_DOCUMENTS = 100
-"""The most documents of a recipe: its stages."""
+"""The largest number of documents in a recipe: the stages and the result."""
 
 _LOOK_ALIKE = frozenset({"Zs", "Cf", "Pi", "Pf", "Pd"})
-"""Unicode's categories of spaces, invisible characters, quotation marks and dashes."""
+"""The Unicode categories of spaces, invisible characters, quotation marks and dashes."""
 
 _MAP, _SEQ, _MERGE, _NULL = (
     f"tag:yaml.org,2002:{kind}" for kind in ("map", "seq", "merge", "null")
@@ -42,14 +42,14 @@ def child(path: str, key: str | int) -> str:
 
 
 def descend(path: str, keys: Iterable[str | int]) -> str:
-    """Return the path that is reached from `path` by several keys and indices."""
+    """Return the path that several keys and indices, one after the other, lead to from `path`."""
     for key in keys:
         path = child(path, key)
     return path
 
 
 def nearest_line(lines: Mapping[str, int], path: str) -> int | None:
-    """Return the line of a path, or of its nearest parent that has one; None if none has."""
+    """Return the line of a path, or of its nearest parent with a line; None without such a line."""
     while path and path not in lines:
         path = path[: max(path.rfind("."), path.rfind("["), 0)]
     return lines.get(path)
@@ -60,11 +60,10 @@ class Document:
     """A YAML document with the line of every value.
 
     Args:
-        data: the top-level mapping; its values are dict, list and scalars.
-        lines: the line of each YAML path, counted from 1. The line of a mapping's entry is that of
-            its key. A value that comes through an alias or a merge key has the line where it is
-            written.
-        problems: the duplicate keys; `data` has the first value of each.
+        data: the top-level mapping; its values are dicts, lists and scalars.
+        lines: the line of each YAML path, counted from 1. An entry of a mapping has the line of its
+            key. A value from an alias or a merge key has the line on which it is written.
+        problems: the duplicate keys; `data` contains the first value of such a key.
     """
 
     data: dict[Any, Any]
@@ -75,8 +74,8 @@ class Document:
         """Return the problem of an invalid value, with its path and line.
 
         Args:
-            error: says what is wrong, and where in the document.
-            file: the document's name in messages.
+            error: the mistake, located from the top of this document.
+            file: the name of the recipe file, for messages.
         """
         path = descend("", error.at)
         line = nearest_line(self.lines, path)
@@ -86,16 +85,16 @@ class Document:
 
 
 def load_yaml(text: str, file: str) -> list[Document]:
-    """Parse YAML documents, one at least, whose top levels are mappings; empty ones are left out.
+    """Parse a YAML text with one or more documents, and leave out empty documents.
 
     Args:
         text: the YAML text.
-        file: its name, for messages.
+        file: the name of the recipe file, for messages.
 
     Raises:
-        InputError: the text is not YAML, is empty, is not a mapping at a top level, has a tag that
-            recipes do not use, or exceeds `MOST_CHARS`, `MOST_DOCUMENTS`, `LARGEST_DEPTH` or
-            `MOST_NODES`.
+        InputError: the text is not YAML, has no document, contains a tag that recipes do not use,
+            or exceeds `MOST_CHARS`, `MOST_DOCUMENTS`, `LARGEST_DEPTH` or `MOST_NODES`; or the top
+            level of a document is not a mapping.
     """
     if len(text) > MOST_CHARS:
         raise refuse(
@@ -135,7 +134,7 @@ def load_yaml(text: str, file: str) -> list[Document]:
 
 
 class _TooMuch(yaml.MarkedYAMLError):
-    """The error of valid YAML that exceeds `LARGEST_DEPTH` or `MOST_NODES`."""
+    """The error for valid YAML that exceeds `LARGEST_DEPTH` or `MOST_NODES`."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -144,7 +143,7 @@ class _Loader(yaml.SafeLoader):
     depth = 0
 
     def roots(self) -> Iterator[yaml.Node]:
-        """Yield the top level of each document."""
+        """Yield the root node of each document."""
         while self.check_node():
             if (root := self.get_node()) is not None:
                 yield root
@@ -161,7 +160,7 @@ class _Loader(yaml.SafeLoader):
 
 
 class _Reader:
-    """The conversion of nodes into data, which records lines and counts the values of aliases."""
+    """The conversion of nodes into data. It records lines, and counts values as aliases expand."""
 
     def __init__(self, loader: _Loader, file: str) -> None:
         self.loader = loader
@@ -181,7 +180,7 @@ class _Reader:
             result: dict[Any, Any] = {}
             for key_node, value_node in self.entries(node, path, depth):
                 key = self.scalar(key_node)
-                if key in result:  # a merge key never overrides an entry that is written out
+                if key in result:  # a merge key never overrides an entry of the mapping itself
                     continue
                 at = child(path, key if isinstance(key, str) else repr(key))
                 self.lines[at] = _line(key_node)
@@ -198,7 +197,7 @@ class _Reader:
     def entries(
         self, mapping: yaml.MappingNode, path: str, depth: int
     ) -> Iterator[tuple[yaml.Node, yaml.Node]]:
-        """Yield the entries written in a mapping, then those that its merge keys add."""
+        """Yield the entries of a mapping itself, then the entries that its merge keys add."""
         first: dict[Any, int] = {}
         merged: list[yaml.Node] = []
         for key_node, value_node in mapping.value:
@@ -264,7 +263,7 @@ def _not_yaml(error: yaml.YAMLError, text: str, file: str) -> InputError:
     line: int | None = None
     found = "text that cannot be parsed"
     if isinstance(error, yaml.MarkedYAMLError):
-        # At the end of the text, the error is where the open quote or bracket began.
+        # If the text ended too early, the mistake is where the open quote or bracket began.
         ended = "end of stream" in (error.problem or "")
         marks = [error.problem_mark, error.context_mark][:: -1 if ended else 1]
         mark = marks[0] or marks[1]
@@ -298,23 +297,23 @@ def _not_yaml(error: yaml.YAMLError, text: str, file: str) -> InputError:
 
 
 def _copied_from_a_page(lines: Sequence[str]) -> str:
-    """Return the advice on lines with marks of a formatted page; empty if there are none.
+    """Return the advice on lines that were copied from a formatted page; "" for other lines.
 
-    Marks are a fence of Markdown, and characters that look like a space, a quotation mark or a
-    dash, or like nothing, and are letters to YAML.
+    Such lines contain a fence of Markdown, or characters that are letters to YAML: characters that
+    look like a space, a quotation mark or a dash, or that are invisible.
     """
     if any(line.strip().startswith("```") for line in lines):
         return "Delete the lines with ```: they are around a recipe in Markdown, not in it"
-    found = {
+    letters = {
         f"U+{ord(letter):04X} ({unicodedata.name(letter, 'no name').lower()})": None
         for line in lines
         for letter in line
         if not letter.isascii() and unicodedata.category(letter) in _LOOK_ALIKE
     }
-    if not found:
+    if not letters:
         return ""
     return (
-        f"Type this line and the one above again: they have {', '.join(found)}, "
+        f"Type this line and the one above again: they have {', '.join(letters)}, "
         "which is a letter to YAML"
     )
 

@@ -1,4 +1,4 @@
-"""Checks of a document's keys together: keys that exclude or need each other."""
+"""Checks of keys of a document that exclude or need each other."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _Check = Callable[[Mapping[Any, Any]], Iterator[InvalidValue]]
 
 
 def _check_mixture(top: Mapping[Any, Any]) -> Iterator[InvalidValue]:
-    """Yield the errors of a mixture's keys that contradict each other."""
+    """Yield the errors of a mixture's keys: keys of merges, and contradictory values."""
     for key in OF_MERGES:
         if key in top:
             yield InvalidValue(
@@ -46,7 +46,7 @@ def _check_mixture(top: Mapping[Any, Any]) -> Iterator[InvalidValue]:
 
 
 def _check_prompts(experts: list[Any]) -> Iterator[InvalidValue]:
-    """Yield the errors of experts' prompts that make no gates, or the same gates."""
+    """Yield an error for each expert without positive prompts, or one if all prompts are equal."""
     entries = [entry for entry in experts if isinstance(entry, dict)]
     for number, entry in enumerate(experts):
         if isinstance(entry, dict) and not entry.get("positive_prompts"):
@@ -59,7 +59,7 @@ def _check_prompts(experts: list[Any]) -> Iterator[InvalidValue]:
                 at=("experts", number),
             )
     prompts = [[e.get("positive_prompts"), e.get("negative_prompts")] for e in entries]
-    if len(prompts) > 1 and prompts[0][0] and all(found == prompts[0] for found in prompts):
+    if len(prompts) > 1 and prompts[0][0] and all(texts == prompts[0] for texts in prompts):
         yield InvalidValue(
             "All experts have the same prompts",
             expected="prompts that tell what each expert is for",
@@ -70,7 +70,7 @@ def _check_prompts(experts: list[Any]) -> Iterator[InvalidValue]:
 
 
 def _check_choices(top: Mapping[Any, Any]) -> Iterator[InvalidValue]:
-    """Yield the errors of a recipe or a module without exactly one list of models.
+    """Yield an error for a recipe, and for each module, that has no list of models or several.
 
     An empty list counts as absent.
     """
@@ -119,7 +119,7 @@ def _check_tokenizer(top: Mapping[Any, Any]) -> Iterator[InvalidValue]:
 
 
 def _check_extraction(top: Mapping[Any, Any]) -> Iterator[InvalidValue]:
-    """Yield an error for each key of a merge in a recipe that extracts an adapter."""
+    """Yield an error for each key of another kind of recipe in an extraction."""
     for key in OF_ALL_MERGES:
         if key in top:
             yield InvalidValue(
@@ -138,4 +138,4 @@ CHECKS: Mapping[
     MixtureFile: (_check_mixture,),
     ExtractionFile: (_check_extraction,),
 }
-"""The checks of a document's keys together, by the type of its top level."""
+"""The checks of a document's keys, by the type of its top level."""

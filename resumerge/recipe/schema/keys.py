@@ -1,6 +1,6 @@
-"""The sections of a recipe file and their keys, as mergekit names them.
+"""The sections of a recipe that merges, and their keys, with mergekit's names.
 
-A value that may be written in several ways is read by one function, so that one mistake is one
+One function reads a value that may be written in several ways, so that one mistake becomes one
 error.
 """
 
@@ -48,7 +48,11 @@ def _read_method(value: object) -> str:
 
 
 def read_name(value: object) -> str:
-    """Return the name of a stage."""
+    """Return the name of a stage, from its YAML value.
+
+    Raises:
+        InvalidValue: the value is not text, or has other characters than a name.
+    """
     if isinstance(value, str) and _NAME.fullmatch(value):
         return value
     raise InvalidValue(
@@ -82,7 +86,11 @@ def _read_number(value: object) -> int:
 
 
 def read_rank(value: object) -> int:
-    """Return the rank that an adapter's modules have at most."""
+    """Return the largest rank of an adapter's modules, from its YAML value.
+
+    Raises:
+        InvalidValue: the value is not a whole number, or below 1.
+    """
     if type(value) is int and value >= 1:
         return value
     raise InvalidValue(

@@ -17,7 +17,7 @@ def read_layer_range(value: object) -> LayerRange:
     Whole numbers may be written as text or with a decimal point, as in mergekit.
 
     Raises:
-        InvalidValue: not two whole numbers, or not 0 <= start < stop.
+        InvalidValue: the value is not a list of two whole numbers with 0 <= start < stop.
     """
     ends = [whole_number(end) for end in value] if isinstance(value, list) else []
     if len(ends) == 2 and ends[0] is not None and ends[1] is not None and 0 <= ends[0] < ends[1]:
@@ -34,10 +34,10 @@ def check_equal_lengths(sources: Sequence[tuple[str, LayerRange]]) -> None:
     """Check that all sources of a slice have the same number of layers.
 
     Args:
-        sources: the model, as written, and the layer range of each source.
+        sources: for each source, the model as written, and its layer range.
 
     Raises:
-        InvalidValue: the numbers differ; `fix` has both ways to change the ranges.
+        InvalidValue: the numbers differ. `fix` and `paste` describe two ways to change the ranges.
     """
     counts = [stop - start for _, (start, stop) in sources]
     if len(set(counts)) <= 1:
@@ -60,10 +60,10 @@ def check_equal_lengths(sources: Sequence[tuple[str, LayerRange]]) -> None:
 
 
 def spelled_slices(slices: Sequence[Sequence[tuple[str, LayerRange]]]) -> str:
-    """Return the entries of ``slices:`` as YAML, to be pasted into a recipe.
+    """Return entries of ``slices:`` as YAML that can be copied into a recipe.
 
     Args:
-        slices: the model and the layer range of each source of each slice.
+        slices: for each slice, the model and the layer range of each of its sources.
     """
     entries = [
         {"sources": [{"model": model, "layer_range": list(range_)} for model, range_ in sources]}
@@ -75,7 +75,7 @@ def spelled_slices(slices: Sequence[Sequence[tuple[str, LayerRange]]]) -> str:
 
 
 def whole_number(value: object) -> int | None:
-    """Return a whole number, also as text or with a decimal point; None for anything else."""
+    """Return a whole number, which may be text or have a decimal point; None for anything else."""
     if isinstance(value, str):
         try:
             value = float(value)

@@ -24,7 +24,7 @@ from resumerge.recipe.spelling import closest
 from resumerge.recipe.types import GATE_MODES, LAYOUTS, ModelRef
 
 OF_MERGES = ("merge_method", "models", "slices", "modules")
-"""The keys of a recipe that merges, which one that makes a mixture does not have."""
+"""The keys of recipes that merge, which are errors in a recipe that makes a mixture."""
 
 
 def _read_prompts(value: object) -> tuple[str, ...]:
@@ -41,7 +41,7 @@ def _read_prompts(value: object) -> tuple[str, ...]:
 
 
 def _is_unicode(text: str) -> bool:
-    """Return whether text can be encoded: an escape of YAML can write half of a surrogate pair."""
+    """Return whether a text can be encoded; a YAML escape may be one half of a surrogate pair."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -133,10 +133,10 @@ class ExpertEntry:
 
 
 def _no_out_dtype(value: object) -> None:
-    """Accept null.
+    """Accept null only.
 
     Raises:
-        InvalidValue: anything else.
+        InvalidValue: the value is not null.
     """
     if value is not None:
         raise InvalidValue(

@@ -9,7 +9,7 @@ from resumerge.recipe.spelling import closest
 from resumerge.recipe.types import QUANTISED
 
 DTYPES = ("float16", "bfloat16", "float32", "float64")
-"""The names that mergekit 0.1.5 accepts (observed), each also with the prefix ``torch.``."""
+"""The names that mergekit 0.1.5 accepts (observed); the prefix ``torch.`` is allowed, too."""
 
 _OTHER_NAMES = {
     "fp16": "float16",
@@ -28,13 +28,13 @@ _OTHER_NAMES = {
 
 
 OF_GGUF = ("q8_0", "q4_0")
-"""The quantised types of GGUF that are written."""
+"""The quantised types of GGUF that an output can have."""
 
 
 def read_dtype(value: object) -> str | None:
-    """Return a dtype's name without the prefix ``torch.``.
+    """Return a dtype's name without the prefix ``torch.``; None for null and for empty text.
 
-    Null and empty text give None, as in mergekit.
+    mergekit reads these two as None, too.
 
     Raises:
         InvalidValue: the name is not in `DTYPES`.
@@ -44,7 +44,7 @@ def read_dtype(value: object) -> str | None:
     name = value.removeprefix("torch.") if isinstance(value, str) else ""
     if name in DTYPES:
         return name
-    bits = re.findall("[0-9]+", name)  # float8 is no misspelling of float64
+    bits = re.findall("[0-9]+", name)  # float8 does not count as a misspelling of float64
     if value in QUANTISED:
         raise InvalidValue(
             "This is a dtype of the output alone",
@@ -64,12 +64,12 @@ def read_dtype(value: object) -> str | None:
 
 
 def read_out_dtype(value: object) -> str | None:
-    """Return the dtype of the output, or how it is quantised.
+    """Return the dtype of the output, or its quantisation.
 
-    It is one of `read_dtype`, one of `QUANTISED`, or in lower case one of `OF_GGUF`.
+    The result is one of `QUANTISED`, one of `OF_GGUF` (from any case), or a result of `read_dtype`.
 
     Raises:
-        InvalidValue: the name is none of these.
+        InvalidValue: the value is none of these names.
     """
     if isinstance(value, str) and (value in QUANTISED or value.lower() in OF_GGUF):
         return value if value in QUANTISED else value.lower()

@@ -1,6 +1,6 @@
-"""The readers of a document's sections: mappings with known keys, lists of them, single values.
+"""The readers of a document's sections: mappings with known keys, lists of these, single values.
 
-All errors of a document are collected in one pass; each carries its full location.
+All errors of a document are collected in one pass, each with its full location.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from resumerge.recipe.spelling import abbreviated, closest, correction, misspell
 LAYER_RANGE = "layer_range"
 _ADAPTER_KEYS = frozenset({"adapter", "adapter_path", "lora", "lora_path", "peft"})
 _NO_COMMENTS = _ADAPTER_KEYS | {LAYER_RANGE}
-"""Keys that are errors in sections that do not have them. Their author wants layers or an adapter,
-which mergekit would silently leave out."""
+"""The keys that are errors in sections without them, where other unknown keys are ignored.
+
+Their author expects layers or an adapter. mergekit ignores such a key silently.
+"""
 
 Reader = Callable[[Any, Location, Findings], Any]
 """A function that reads the value at a location and appends the value's errors to `Findings`.
@@ -29,7 +31,7 @@ class Section(Protocol):
     """A dataclass whose fields have the metadata of `key` or `required_key`.
 
     Attributes:
-        where: the place of such a section, for messages: ``in a slice``.
+        where: the kind of place that such a section has, for messages, like ``in a slice``.
     """
 
     where: ClassVar[str]
@@ -49,8 +51,8 @@ def required_key(reader: Reader, *, expected: str, fix: str) -> dict[str, Any]:
 
     Args:
         reader: reads the key's value.
-        expected: what the key is for, for the message that the key is missing.
-        fix: what to write, for the message that the key is missing.
+        expected: the meaning of the key, for the message that the key is missing.
+        fix: advice for that message.
     """
     return {"reader": reader, "expected": expected, "fix": fix}
 
@@ -58,13 +60,20 @@ def required_key(reader: Reader, *, expected: str, fix: str) -> dict[str, Any]:
 def read_section(
     section: type[AnySection], value: Any, at: Location, errors: Findings
 ) -> AnySection | None:
-    """Read a mapping that has the keys of a section.
+    """Read a mapping with the keys of a section.
 
-    A misspelled or abbreviated key is an error, and only one error if the key is required. A key of
-    `_NO_COMMENTS` that the section lacks is an error. Any other unknown key is ignored.
+    A misspelled or abbreviated key is an error; if the key is required, that it is missing is not
+    reported as well. A key of `_NO_COMMENTS` is an error in a section without this key. Any other
+    unknown key is ignored.
+
+    Args:
+        section: the type of the section.
+        value: the YAML value, which should be a mapping.
+        at: the location of the value in the document.
+        errors: receives the errors, and the locations of ignored keys.
 
     Returns:
-        None where there is an error in the section.
+        the section; None if it contains an error.
     """
     if not isinstance(value, dict):
         fix = "Write 'key: value' lines, indented"
@@ -96,7 +105,7 @@ def read_section(
 
 
 def value_of(read: Callable[[Any], Any]) -> Reader:
-    """Return a reader of one value, by a function that may raise `InvalidValue`."""
+    """Return a reader of one value that calls a function, which may raise `InvalidValue`."""
 
     def reader(value: Any, at: Location, errors: Findings) -> Any:
         try:
@@ -109,7 +118,7 @@ def value_of(read: Callable[[Any], Any]) -> Reader:
 
 
 def section_of(section: type[Section]) -> Reader:
-    """Return a reader of a section."""
+    """Return a reader of a section, by `read_section`."""
     return lambda value, at, errors: read_section(section, value, at, errors)
 
 
@@ -117,8 +126,8 @@ def list_of(entry: Reader, check: Callable[[list[Any]], Any] | None = None) -> R
     """Return a reader of a list.
 
     Args:
-        entry: reads an entry.
-        check: called with the entries if all of them are valid; may raise `InvalidValue`.
+        entry: reads one entry.
+        check: checks the entries, if all of them are valid; may raise `InvalidValue`.
     """
 
     def reader(value: Any, at: Location, errors: Findings) -> Any:
@@ -135,22 +144,22 @@ def list_of(entry: Reader, check: Callable[[list[Any]], Any] | None = None) -> R
 
 
 def mapping_of(entry: Reader) -> Reader:
-    """Return a reader of a mapping whose keys are names that the user chooses."""
+    """Return a reader of a mapping with names of the user's choice as keys."""
 
     def reader(value: Any, at: Location, errors: Findings) -> Any:
         if not isinstance(value, dict):
             fix = "Write 'key: value' lines, indented"
             errors.append(_wrong_shape("a mapping", fix, value, at))
             return {}
-        found = {}
+        entries = {}
         for name, item in value.items():
             if item is None and (broken := _broken_entry(name)):
                 errors.append(_not_an_entry(name, *broken, at))
                 continue
             if not isinstance(name, str):
                 errors.append(_wrong_shape("text", "Put it in quotes", name, (*at, str(name))))
-            found[name] = entry(item, (*at, str(name)), errors)
-        return found
+            entries[name] = entry(item, (*at, str(name)), errors)
+        return entries
 
     return reader
 
@@ -169,7 +178,10 @@ def _wrong_shape(expected: str, fix: str, value: Any, at: Location) -> InvalidVa
 
 
 def _broken_entry(name: Any) -> tuple[str, str] | None:
-    """Return (what would be right, what to do) of a key without a value that was meant as more."""
+    """Return (expected, fix) for a key without a value that was meant to be a key with its value.
+
+    The result is None for any other key.
+    """
     if isinstance(name, int):
         return "a point in a decimal number", "Write numbers like 0.5: a comma begins a new entry"
     key, colon, value = str(name).partition(":")

@@ -23,15 +23,15 @@ _EXPECTED = "a number, a list of numbers (a gradient), or a list of {filter: …
 def read_setting(value: object) -> Setting:
     """Return a parameter's value from its YAML value.
 
-    Text that is a number becomes a number: YAML 1.1 reads ``1e-3`` as text, and mergekit 0.1.5
-    takes it as a number (observed), as it does ``nan``. Text that is true or false stays text: only
-    a parameter of that kind can be it. One ``{filter, value}`` without a list around it is read as
-    a list of one (observed too). An empty list stays: it gives no value, so that the value of the
-    next scope applies (see `resolve`).
+    A text that contains a number becomes a number. YAML 1.1 reads ``1e-3`` as text, but mergekit
+    0.1.5 converts it to a number, and ``nan``, too (observed). A text for true or false stays text,
+    because only a parameter of kind bool may have such a value. A ``{filter, value}`` without a
+    list is read as a list of one entry (observed). An empty list stays empty: this scope then has
+    no value, and the next scope decides (see `resolve`).
 
     Raises:
-        InvalidValue: any other value, a filter within a filtered value, or numbers mixed with
-            filters.
+        InvalidValue: the value has another form, a filter is inside a filtered value, or numbers
+            are mixed with filters.
     """
     if isinstance(value, Mapping):
         return (_conditional(value, ()),)
@@ -41,9 +41,10 @@ def read_setting(value: object) -> Setting:
 
 
 def truth(value: object) -> bool | None:
-    """Return whether a YAML value means true or false in mergekit 0.1.5 (observed), else None.
+    """Return the truth value that a YAML value has in mergekit 0.1.5 (observed); None if none.
 
-    True and false are also 1 and 0, and as text yes, no, on, off, and their initials.
+    1 and 0 count as true and false, as do the texts true, t, yes, y, on, 1, and false, f, no, n,
+    off, 0, in any case.
     """
     if isinstance(value, str):
         return _WORDS.get(value.lower())
@@ -51,7 +52,7 @@ def truth(value: object) -> bool | None:
 
 
 def unread_keys(entry: Mapping[Any, Any]) -> list[Any]:
-    """Return the keys of a filtered value that nothing reads."""
+    """Return the keys of a filtered value that have no effect."""
     return [key for key in entry if key not in FILTERED]
 
 
@@ -62,7 +63,7 @@ def _plain(value: object, at: tuple[str | int, ...]) -> Scalar | tuple[Scalar, .
 
 
 def _entry(item: object, at: tuple[str | int, ...]) -> Scalar:
-    """Return an entry of a gradient."""
+    """Return an entry of a gradient: a number, or a text for true or false."""
     if isinstance(item, bool):
         return item
     if isinstance(item, str) and truth(item) is not None and not item.isdecimal():

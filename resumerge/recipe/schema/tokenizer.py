@@ -20,11 +20,11 @@ from resumerge.recipe.spelling import did_you_mean
 from resumerge.recipe.types import ModelRef, TokenizerSetting, TokenRow
 
 LARGEST_MULTIPLE = 1 << 20
-"""The largest ``pad_to_multiple_of``, in rows: more than any vocabulary has."""
+"""The largest ``pad_to_multiple_of``, in rows; no vocabulary is as large."""
 
 
 def read_tokenizer(value: Any, at: Location, errors: Findings) -> TokenizerSetting | None:
-    """Return the value of ``tokenizer``: a mapping."""
+    """Return the setting from the value of ``tokenizer``, a mapping; None if it has an error."""
     if not isinstance(value, dict):
         errors.append(
             InvalidValue(
@@ -46,14 +46,24 @@ def read_tokenizer(value: Any, at: Location, errors: Findings) -> TokenizerSetti
 
 
 def read_tokenizer_source(value: object) -> TokenizerSetting | None:
-    """Return the value of ``tokenizer_source``: union, base or a model."""
+    """Return the setting from the value of ``tokenizer_source``: union, base or a model.
+
+    Raises:
+        InvalidValue: the value is none of these.
+    """
     if value is None:
         return None
     return TokenizerSetting(_read_vocabulary(value), key="tokenizer_source")
 
 
 def read_template_setting(value: object) -> str | None:
-    """Return the value of ``chat_template``: auto, a built-in name, or a Jinja template."""
+    """Return the value of ``chat_template``: auto, a built-in name, or a Jinja template.
+
+    Null and empty text become None.
+
+    Raises:
+        InvalidValue: the value is not text, or blank.
+    """
     if value is None or value == "":
         return None
     if isinstance(value, str) and value.strip():
@@ -123,7 +133,7 @@ def _read_tokens(value: Any, at: Location, errors: Findings) -> dict[str, Any]:
 
 
 def _read_row(value: Any, at: Location, errors: Findings) -> TokenRow | None:
-    """Return the row of one token: its ``source``, and ``force``."""
+    """Return the row of one token, from its ``source`` and ``force``; None if it has an error."""
     if not isinstance(value, dict) or value.get("source") is None:
         errors.append(
             InvalidValue(
@@ -201,9 +211,9 @@ def _read_token_id(value: object) -> int:
 
 
 def _read_force(value: object) -> bool:
-    said = truth(value)
-    if said is not None:
-        return said
+    flag = truth(value)
+    if flag is not None:
+        return flag
     raise InvalidValue(
         "'force' is neither true nor false",
         expected="true: for all models; false: only for models without the token",
