@@ -1,7 +1,7 @@
-"""One expert of a mixture as a dense model: ``extract_expert`` of a recipe.
+"""One expert of a mixture as a dense model, for ``extract_expert`` of a recipe.
 
-The dense architectures are facts of transformers 5: their layers differ from the mixture's layers
-in the MLP alone.
+The dense architectures follow transformers 5: the layers of a dense architecture differ from those
+of its mixture in the MLP only.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from resumerge.tensors import Tensor
 
 @dataclass(frozen=True)
 class Dense:
-    """A dense architecture.
+    """The dense architecture that experts of a mixture fit.
 
     Args:
         model_type: the model type in config.json.
-        architecture: the name of transformers' class.
-        size: the mixture's key for the size of an expert.
+        architecture: the name of the class in transformers.
+        size: the key in the mixture's config.json for the intermediate size of an expert.
     """
 
     model_type: str
@@ -57,13 +57,13 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     },
     "qwen3_moe": {"hidden_size": 2048, "num_hidden_layers": 24, "num_key_value_heads": 4},
 }
-"""The mixture's defaults of missing keys, where the dense architecture has other defaults."""
+"""The mixtures' defaults of keys for which the dense architecture has another default."""
 
 _OF_MIXTURES = re.compile(
     r".*expert.*|.*router.*|moe_.*|norm_topk_prob|decoder_sparse_step|mlp_only_layers|auto_map"
     r"|first_k_dense_replace|scoring_func|topk_\w+|n_group|aux_loss_alpha|seq_aux|qkv_bias"
 )
-"""Keys of config.json that a dense model does not have."""
+"""The keys of a mixture's config.json that a dense model does not have."""
 
 _EXPERT = re.compile(r"mlp\.experts\.\{n\}\.(?P<end>(?:gate|up|down)_proj\.(?:weight|bias))")
 _MLP = ("mlp.gate_proj.weight", "mlp.up_proj.weight", "mlp.down_proj.weight")
@@ -74,34 +74,34 @@ _OF_NO_EXPERT = re.compile(r"mlp\.(gate\.|shared_expert|e_score_correction_bias)
 def extracted(
     recipe: Recipe, sources: Mapping[ModelRef, Source]
 ) -> tuple[dict[ModelRef, Source], list[str], list[Problem]]:
-    """Return the models of a recipe with ``extract_expert``, each as one expert's dense model.
+    """Return the models of a recipe with ``extract_expert``, each as the dense model of one expert.
 
     Returns:
-        the models, notes, and problems.
+        the models, notes for the user, and the problems of models that cannot be extracted from.
     """
     number = recipe.extract_expert
     assert number is not None
-    dense_models: dict[ModelRef, Source] = {}
+    models: dict[ModelRef, Source] = {}
     notes: list[str] = []
     problems: list[Problem] = []
     for ref, source in sources.items():
         problem = _unfit(recipe, source)
         if problem is None:
             separate, _ = with_separate_experts(source)
-            dense_models[ref], kinds = _dense(separate, number)
+            models[ref], kinds = _dense(separate, number)
             problem = (
                 _no_such_expert(recipe, separate, number)
                 or _no_matrices(recipe, separate)
-                or _incomplete(recipe, dense_models[ref])
-                or _unlike_layers(recipe, dense_models[ref])
+                or _incomplete(recipe, models[ref])
+                or _unlike_layers(recipe, models[ref])
             )
             notes += [f"{ref} has {kind}, which a dense model lacks" for kind in kinds]
         problems += [problem] if problem else []
-    return dense_models, notes, problems
+    return models, notes, problems
 
 
 def dense_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the config.json of the dense model made of one expert of a mixture.
+    """Return the config.json of the dense model of one expert.
 
     Args:
         config: the mixture's config.json, with a model type in `DENSE`.
@@ -113,7 +113,8 @@ def dense_config(config: Mapping[str, Any]) -> dict[str, Any]:
     dense_values = defaults | {
         k: value for k, value in config.items() if not _OF_MIXTURES.fullmatch(k)
     }
-    if kind == "qwen3_moe" and dense_values.get("head_dim") is None:  # 128 for the dense one
+    # Without head_dim, the dense architecture would use 128.
+    if kind == "qwen3_moe" and dense_values.get("head_dim") is None:
         dense_values["head_dim"] = dense_values["hidden_size"] // dense_values.get(
             "num_attention_heads", 32
         )
@@ -122,11 +123,11 @@ def dense_config(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _dense(source: Source, number: int) -> tuple[Source, list[str]]:
-    """Return one expert of a mixture as a dense model, and the kinds of parts that it lacks.
+    """Return one expert of a mixture as a dense model, and the kinds of parts that are lost.
 
     Args:
         source: the mixture, with its experts as separate matrices.
-        number: the expert's number.
+        number: the number of the expert, from 0.
     """
     tensors: dict[str, Tensor] = {}
     left_out: list[LeftOut] = []
@@ -183,7 +184,7 @@ def _no_such_expert(recipe: Recipe, source: Source, number: int) -> Problem | No
 
 
 def _no_matrices(recipe: Recipe, source: Source) -> Problem | None:
-    """Return the problem of tensors of experts that are not their matrices; None without any."""
+    """Return the problem of expert tensors that are not matrices of an MLP; None without any."""
     rests = {name: common(Template.of(name).rest) for name in source.tensors}
     other_tensors = [
         name for name, rest in rests.items() if ".experts." in rest and not _EXPERT.fullmatch(rest)
@@ -201,10 +202,10 @@ def _no_matrices(recipe: Recipe, source: Source) -> Problem | None:
 
 
 def _incomplete(recipe: Recipe, dense: Source) -> Problem | None:
-    """Return the problem of layers that lack tensors.
+    """Return the problem of missing layers, or of layers that lack tensors; None without any.
 
-    A layer needs an MLP, every tensor that another layer has, and the biases that the dense
-    architecture needs, which the mixture's may lack.
+    A layer needs an MLP, every tensor that another layer has, and the biases of the dense
+    architecture, which a mixture may lack.
     """
     layers: dict[str, set[str]] = defaultdict(set)
     for name in dense.tensors:
@@ -212,8 +213,8 @@ def _incomplete(recipe: Recipe, dense: Source) -> Problem | None:
         if template.layer:
             layers[template.layer].add(common(template.rest))
     required = (*_MLP, *(_BIASES if dense.config["model_type"] == "qwen2" else ()))
-    every = set(required).union(*layers.values())
-    missing = [layer + rest for layer, has in layers.items() for rest in sorted(every - has)]
+    needed = set(required).union(*layers.values())
+    missing = [layer + rest for layer, rests in layers.items() for rest in sorted(needed - rests)]
     count = dense.config.get("num_hidden_layers")
     if not missing and count in (None, len(layers)):
         return None
@@ -227,19 +228,19 @@ def _incomplete(recipe: Recipe, dense: Source) -> Problem | None:
 
 
 def _unlike_layers(recipe: Recipe, dense: Source) -> Problem | None:
-    """Return the problem of a mixture with some dense layers, whose MLPs have another size."""
+    """Return the problem of dense layers in a mixture whose MLPs have another size, or None."""
     size = dense.config["intermediate_size"]
-    odd = [
+    unlike = [
         name
         for name, tensor in dense.tensors.items()
         if name.endswith(".mlp.gate_proj.weight") and tensor.shape[0] != size
     ]
-    if not odd:
+    if not unlike:
         return None
     return recipe.problem(
         f"The MLPs of {dense.ref} have several sizes",
         "extract_expert",
         expected=f"{size} rows in all layers, as an expert has: a dense model has one size",
-        found=f"{dense.tensors[odd[0]].shape[0]} in {odd[0]}",
+        found=f"{dense.tensors[unlike[0]].shape[0]} in {unlike[0]}",
         fix="Name another model",
     )

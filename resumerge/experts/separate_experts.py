@@ -1,8 +1,8 @@
-"""Packed tensors of files taken apart: the matrices of each expert, where they lie.
+"""The matrices of experts as parts of the packed tensors in files.
 
-A packed tensor has the experts along its first axis. If the second axis counts outputs, the gates
-of an expert precede its ups, so that its matrices follow each other. Otherwise (transposed or
-interleaved, as in gpt-oss) an expert's part of a tensor stays one matrix.
+A packed tensor has the experts along its first axis. If the second axis counts outputs, an expert's
+gate precedes its up, and each matrix is a contiguous part. Otherwise (transposed or interleaved, as
+in gpt-oss) an expert's part of a tensor stays one matrix.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Place:
 
     Args:
         packed: the `rest` of the packed tensor's `Template`.
-        number: the matrix's number among those of one expert in the packed tensor.
-        count: the number of matrices of one expert in the packed tensor.
+        number: the index of the matrix among the expert's matrices in the packed tensor.
+        count: the number of matrices of each expert in the packed tensor.
     """
 
     packed: str
@@ -40,12 +40,12 @@ class Place:
 
 @dataclass(frozen=True)
 class PackedTensor:
-    """The experts' matrices in one tensor of a file.
+    """A tensor of a file that contains matrices of all experts of a layer.
 
     Args:
         tensor: the packed tensor, with the experts along its first axis.
-        head: the beginning of the names of the layer's experts, up to ``.experts``.
-        matrices: the ends of the names of each expert's matrices in the tensor, in order.
+        head: the names of the layer's experts up to ``.experts``, without it.
+        matrices: the ends of the names of an expert's matrices, in their order in the tensor.
     """
 
     tensor: Tensor
@@ -53,13 +53,13 @@ class PackedTensor:
     matrices: tuple[str, ...]
 
     def names(self) -> Iterator[str]:
-        """Yield the names of the matrices, in the order in which they lie."""
+        """Yield the names of the matrices, in their order in the tensor."""
         for number in range(self.tensor.shape[0] * len(self.matrices)):
             expert, place = divmod(number, len(self.matrices))
             yield f"{self.head}.experts.{expert}.{self.matrices[place]}"
 
     def pieces(self) -> Iterator[tuple[str, Tensor]]:
-        """Yield the matrices by name, each as a tensor, in the order in which they lie."""
+        """Yield (name, matrix) for each matrix, in their order in the tensor."""
         _, rows, *rest = self.tensor.shape
         shape = (rows // len(self.matrices), *rest)
         for number, name in enumerate(self.names()):
@@ -70,11 +70,11 @@ class PackedTensor:
 
 
 def with_separate_experts(source: Source) -> tuple[Source, dict[str, Place]]:
-    """Return a source whose packed tensors are taken apart.
+    """Return a source with the matrices of packed tensors in place of these tensors.
 
     Returns:
-        the source; and the place of each matrix that has no tensor of its own in the files, by the
-        `rest` of the matrix's `Template`.
+        the source; and the place of each matrix from a packed tensor, by the `rest` of the matrix's
+        `Template`.
     """
     packed = _packed_tensors(source.tensors)
     if not packed:
@@ -82,35 +82,35 @@ def with_separate_experts(source: Source) -> tuple[Source, dict[str, Place]]:
     tensors: dict[str, Tensor] = {}
     places: dict[str, Place] = {}
     for name, tensor in source.tensors.items():
-        found = packed.get(name)
-        tensors |= found.pieces() if found else {name: tensor}
-        if found:
-            inside = Template.of(name).rest
-            for number, matrix in enumerate(found.matrices):
-                rest = Template.of(f"{found.head}.experts.0.{matrix}").rest
-                places[rest] = Place(inside, number, len(found.matrices))
+        packed_tensor = packed.get(name)
+        tensors |= packed_tensor.pieces() if packed_tensor else {name: tensor}
+        if packed_tensor:
+            packed_rest = Template.of(name).rest
+            for number, matrix in enumerate(packed_tensor.matrices):
+                rest = Template.of(f"{packed_tensor.head}.experts.0.{matrix}").rest
+                places[rest] = Place(packed_rest, number, len(packed_tensor.matrices))
     return replace(source, tensors=tensors), places
 
 
 def _packed_tensors(tensors: Mapping[str, Tensor]) -> dict[str, PackedTensor]:
     """Return the packed tensors of a model, by name.
 
-    A layer's tensors are packed only if all of them have the same number of experts.
+    The tensors of a layer count as packed only if all of them have the same number of experts.
     """
     layers: dict[str, dict[str, tuple[str, Tensor]]] = defaultdict(dict)
     for name, tensor in tensors.items():
-        found = _PACKED.match(name) or _LINEAR.match(name)
-        if found and tensor.dtype in FLOATS and len(tensor.shape) >= 3 - name.endswith("bias"):
-            layers[found["head"]][_KINDS.get(found["kind"], found["kind"])] = name, tensor
+        match = _PACKED.match(name) or _LINEAR.match(name)
+        if match and tensor.dtype in FLOATS and len(tensor.shape) >= 3 - name.endswith("bias"):
+            layers[match["head"]][_KINDS.get(match["kind"], match["kind"])] = name, tensor
     packed = {}
     for head, kinds in layers.items():
         shapes = {kind: tensor.shape for kind, (_, tensor) in kinds.items()}
         if len({shape[0] for shape in shapes.values()}) == 1:
             for kind, (name, tensor) in kinds.items():
-                whole = PackedTensor(tensor, head, _matrices(kind, shapes))
-                # The same matrix twice in a file: both stay, and one is a tensor too many.
-                if tensors.keys().isdisjoint(whole.names()):
-                    packed[name] = whole
+                packed_tensor = PackedTensor(tensor, head, _matrices(kind, shapes))
+                # If the files contain a matrix twice, both tensors stay, and one is surplus.
+                if tensors.keys().isdisjoint(packed_tensor.names()):
+                    packed[name] = packed_tensor
     return packed
 
 
@@ -118,14 +118,14 @@ def _matrices(kind: str, shapes: Mapping[str, tuple[int, ...]]) -> tuple[str, ..
     """Return the ends of the names of each expert's matrices in a packed tensor.
 
     Args:
-        kind: the packed tensor's kind: ``gate_up_proj``, ``down_proj``…
+        kind: the kind of the packed tensor: ``gate_up_proj``, ``down_proj``…
         shapes: the shapes of the layer's packed tensors, by kind.
     """
     first = shapes.get("gate_up_proj") or shapes.get("up_proj")
     if kind in ("gate_up_proj", "up_proj", "down_proj") and first and "down_proj" in shapes:
-        into = ("gate_proj", "up_proj") if "gate_up_proj" in shapes else ("up_proj",)
+        first_matrices = ("gate_proj", "up_proj") if "gate_up_proj" in shapes else ("up_proj",)
         _, outputs, inputs = shapes["down_proj"]
-        if first[1:] == (len(into) * inputs, outputs):
-            own = ("down_proj",) if kind == "down_proj" else into
-            return tuple(f"{name}.weight" for name in own)
+        if first[1:] == (len(first_matrices) * inputs, outputs):
+            ends = ("down_proj",) if kind == "down_proj" else first_matrices
+            return tuple(f"{name}.weight" for name in ends)
     return (kind,)

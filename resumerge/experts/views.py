@@ -1,4 +1,4 @@
-"""Every model in the form that is merged: experts in one layout, with the reference's names."""
+"""Every model in the form that is merged: experts in one layout, and the reference's names."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ class MixtureViews:
 
     Args:
         sources: every model of the recipe in the form that is merged.
-        notes: sentences on choices without effect, or with a surprising one.
-        aliases: the name in a model's files of each tensor that the view renames.
-        places: the places of the reference's matrices, if its files have packed tensors.
-        matrices: the matrices of an expert in each packed tensor, if the reference's files have
-            them as separate tensors.
+        notes: sentences on choices that have no effect, or a surprising effect.
+        aliases: for each model, the names in its files of tensors that the view renames.
+        places: the places of the reference's matrices in packed tensors of its files; empty
+            without packed tensors.
+        matrices: the names of an expert's matrices in each packed tensor that the view made from
+            separate tensors of the reference's files.
     """
 
     sources: Mapping[ModelRef, Source]
@@ -46,16 +47,16 @@ class MixtureViews:
     ) -> MixtureViews:
         """Return the models of a recipe with their experts as separate matrices, or packed.
 
-        Experts are packed if the recipe says ``experts: together``.
+        Experts are packed if the recipe contains ``experts: together``.
 
         Args:
             recipe: the recipe.
             sources: every model of the recipe, opened.
-            reference: the model whose names the views have.
-            flat: tensors are known by their own names only.
+            reference: the model whose names the views use.
+            flat: whether tensors are matched by their full names only, not by layers and parts.
 
         Raises:
-            InputError: no dense model can be made of a model that the recipe names.
+            InputError: with ``extract_expert``, no dense model can be made of a model.
         """
         if recipe.extract_expert is not None:
             dense, notes, problems = extracted(recipe, sources)
@@ -98,10 +99,10 @@ def _has_experts(source: Source) -> bool:
 
 
 def _named_like(source: Source, reference: Source) -> tuple[Source, dict[str, str]]:
-    """Return a model with the reference's names for tensors that both have, and the renames.
+    """Return a model with the reference's names for tensors that both models have.
 
     Returns:
-        the model; and its own `rest` of each renamed tensor, by the reference's `rest`.
+        the model; and for each renamed tensor the model's own `rest`, by the reference's `rest`.
     """
     if source is reference or not _has_experts(reference):
         return source, {}

@@ -1,4 +1,4 @@
-"""The output's experts in the form that the reference has in its files."""
+"""The output's experts in the form of the reference's files."""
 
 from __future__ import annotations
 
@@ -18,10 +18,13 @@ from resumerge.tensors.target import Target
 def as_reference(
     recipe: Recipe, targets: Sequence[Target], views: MixtureViews
 ) -> tuple[list[Target], list[Problem]]:
-    """Return the tensors of the output, written as the reference's files have them.
+    """Return the tensors of the output, with experts stored as in the reference's files.
 
-    The matrices of a packed tensor stay separate units, which follow each other: the first unit
-    begins the tensor, and the later ones complete it.
+    The matrices of a packed tensor stay separate units, one after the other. The first unit begins
+    the tensor, and the later units complete it.
+
+    Returns:
+        the tensors, and the problem of a packed tensor whose matrices have different dtypes.
     """
     if views.matrices:
         return [_apart(target, views.matrices) for target in targets], []
@@ -39,7 +42,7 @@ def as_reference(
 def note_on_packed_files(
     targets: Sequence[Target], views: MixtureViews, reference: ModelRef
 ) -> list[str]:
-    """Return a note if a selection depends on what counts as a tensor."""
+    """Return a note if a method's statistics depend on experts being separate matrices."""
     if any(
         isinstance(target.expression, Merged)
         and target.expression.needs_statistics
@@ -54,7 +57,7 @@ def note_on_packed_files(
 
 
 def _apart(target: Target, matrices: Mapping[str, tuple[str, ...]]) -> Target:
-    """Return a packed tensor that is written as the matrices that it consists of."""
+    """Return a target whose packed tensor is stored as separate matrices."""
     template = Template.of(target.name)
     if template.rest not in matrices:
         return target
@@ -70,20 +73,20 @@ def _apart(target: Target, matrices: Mapping[str, tuple[str, ...]]) -> Target:
 
 
 def _groups(targets: Sequence[Target], places: Mapping[str, Place]) -> dict[str, list[Target]]:
-    """Return the matrices of each packed tensor, by its name, in their order."""
-    found: dict[str, dict[tuple[int, int], Target]] = defaultdict(dict)
+    """Return the matrices of each packed tensor in their order, by the packed tensor's name."""
+    members: dict[str, dict[tuple[int, int], Target]] = defaultdict(dict)
     for target in targets:
         template = Template.of(target.name)
         if place := places.get(template.rest):
             name = template.named(place.packed)
-            found[name][template.expert or 0, place.number] = target
-    return {name: [group[key] for key in sorted(group)] for name, group in found.items()}
+            members[name][template.expert or 0, place.number] = target
+    return {name: [group[key] for key in sorted(group)] for name, group in members.items()}
 
 
 def _packed(
     targets: Sequence[Target], groups: Mapping[str, list[Target]], places: Mapping[str, Place]
 ) -> Iterator[Target]:
-    """Yield the targets, with each group of matrices in the place of its first member."""
+    """Yield the targets, with each group of matrices at the place of its first member."""
     done: set[str] = set()
     for target in targets:
         template = Template.of(target.name)

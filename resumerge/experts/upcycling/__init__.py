@@ -1,7 +1,7 @@
 """Upcycling: mixtures of experts made from dense models.
 
-`planner.py` has the order of the steps, `choice.py` finds the output architecture that the models
-fit, `architectures/` has a table for each, and `gates/` makes the routers' gates.
+`planner.py` makes the plan, `choice.py` finds the output architecture that the models fit,
+`architectures/` describes each output architecture, and `gates/` makes the gates of routers.
 """
 
 from resumerge.experts.upcycling.planner import MadeMixture, mix

@@ -18,17 +18,17 @@ from resumerge.sizes import counted
 
 @dataclass(frozen=True)
 class ArchitectureChoice:
-    """The comparison of a recipe and its models with the architectures."""
+    """The comparison of a recipe and its models with the output architectures."""
 
     recipe: Recipe
     mixture: Mixture
     models: ModelViews
 
     def architecture(self) -> OutputArchitecture:
-        """Return the first architecture that fits, of those that the recipe may mean.
+        """Return the first output architecture that fits the models, and the recipe's choice.
 
         Raises:
-            InputError: none fits; the error gives the reasons against each.
+            InputError: no architecture fits; the error contains the reasons against each.
         """
         asked_name = self.mixture.architecture
         reasons = {
@@ -94,7 +94,7 @@ class ArchitectureChoice:
             yield "its shared expert has no gate: delete its prompts"
 
     def _without_place(self, architecture: OutputArchitecture) -> Iterator[str]:
-        """Yield a reason for each model with tensors that the architecture has no place for."""
+        """Yield a reason for each model that has tensors without a place in the architecture."""
         base = self.models.reference
         mlp = tuple(f"mlp.{matrix}.weight" for matrix in MATRICES)
         places = {*architecture.per_layer, *architecture.optional, *architecture.zeros, *mlp}

@@ -1,4 +1,4 @@
-"""The dense models that a mixture is made of: their tensors, compared with config.json."""
+"""The tensors of dense models that a mixture is made of, and their comparison with config.json."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from resumerge.experts.upcycling.architectures.output_architecture import Config
 from resumerge.tensors import Tensor
 
 STACK = "model.layers"
-"""The name of the stack of layers in every dense model that is taken."""
+"""The name of the stack of layers in every dense model that a mixture can be made of."""
 
 OUTSIDE = ("model.embed_tokens.weight", "model.norm.weight", "lm_head.weight")
-"""The tensors that the base gives outside of its layers."""
+"""The tensors outside of layers that the mixture takes from the base."""
 
 MATRICES = ("gate_proj", "up_proj", "down_proj")
-"""The matrices of the MLP in every dense model that is taken."""
+"""The matrices of an MLP in every dense model that a mixture can be made of."""
 
 FIELDS = (
     *("vocab_size", "hidden_size", "num_hidden_layers", "intermediate_size"),
@@ -27,14 +27,14 @@ _PARTS = ("mlp.gate_proj", "self_attn.q_proj", "self_attn.k_proj")
 def wrong_fields(
     config: Config, tensors: Mapping[str, Tensor], layers: int
 ) -> Iterator[tuple[str, str]]:
-    """Yield (what the tensors say, what config.json says) for each field that differs.
+    """Yield (expected, found) for each field of config.json that contradicts the tensors.
 
-    The mixture's config.json is made of the base's.
+    The base is checked because the mixture's config.json is made from the base's.
 
     Args:
-        config: the base's config.json, completed by the defaults of its model type.
-        tensors: the base's tensors; `planner.py` has checked that none that it needs is missing.
-        layers: the number of layers.
+        config: the base's config.json, with the defaults of its model type.
+        tensors: the base's tensors, which include all tensors that `planner.py` needs.
+        layers: the number of layers of the base.
     """
     stated: dict[str, int] = {}
     for name in (*FIELDS, *(["head_dim"] if config.get("head_dim") is not None else [])):
@@ -43,9 +43,9 @@ def wrong_fields(
             yield f"{name}: a number, 1 or more", _shown(name, value)
             return
         stated[name] = value
-    used = [OUTSIDE[0]]
-    used += [f"{STACK}.{layer}.{part}.weight" for layer in range(layers) for part in _PARTS]
-    for name in used:
+    matrices = [OUTSIDE[0]]
+    matrices += [f"{STACK}.{layer}.{part}.weight" for layer in range(layers) for part in _PARTS]
+    for name in matrices:
         if len(tensors[name].shape) != 2:
             yield f"{name}: a matrix", f"the shape {list(tensors[name].shape)}"
             return
@@ -55,18 +55,18 @@ def wrong_fields(
     yield from _differs("hidden_size", width, stated["hidden_size"])
     yield from _differs("num_hidden_layers", layers, stated["num_hidden_layers"])
     for layer in range(layers):
-        of = {part: tensors[f"{STACK}.{layer}.{part}.weight"].shape for part in _PARTS}
-        wide = of["mlp.gate_proj"][0]
-        queries, keys = of["self_attn.q_proj"][0], of["self_attn.k_proj"][0]
-        found = [
-            *_differs("intermediate_size", wide, stated["intermediate_size"]),
+        shapes = {part: tensors[f"{STACK}.{layer}.{part}.weight"].shape for part in _PARTS}
+        intermediate = shapes["mlp.gate_proj"][0]
+        queries, keys = shapes["self_attn.q_proj"][0], shapes["self_attn.k_proj"][0]
+        differences = [
+            *_differs("intermediate_size", intermediate, stated["intermediate_size"]),
             *_differs(
                 "num_attention_heads * head_dim", queries, stated["num_attention_heads"] * head
             ),
             *_differs("num_key_value_heads * head_dim", keys, stated["num_key_value_heads"] * head),
         ]
-        yield from found
-        if found:
+        yield from differences
+        if differences:
             return
 
 

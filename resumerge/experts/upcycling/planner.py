@@ -1,4 +1,4 @@
-"""The plan of a mixture of experts: its tensors and config.json, made from its models' headers."""
+"""The plan of a mixture of experts: its tensors and config.json, from the headers of its models."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from resumerge.tokenizers.required import Tokenizers
 
 @dataclass(frozen=True)
 class MadeMixture:
-    """The facts about a mixture of experts that is made, besides its tensors.
+    """The facts about a planned mixture of experts, without its tensors.
 
     Args:
-        architecture: the name of its architecture.
-        config: the output's config.json, without its dtype.
+        architecture: the name of the output architecture.
+        config: the output's config.json, without the dtype.
     """
 
     architecture: str
@@ -41,21 +41,22 @@ class MadeMixture:
 def mix(
     recipe: Recipe, mixture: Mixture, models: ModelViews, tokenizers: Tokenizers, *, seed: int
 ) -> tuple[MadeMixture, list[Target], list[str], list[LeftOut]]:
-    """Make a mixture of experts of dense models.
+    """Plan a mixture of experts from dense models.
 
     Args:
         recipe: the recipe that makes the mixture.
         mixture: the recipe's part on experts.
-        models: every model that the recipe names, as seen from the base.
-        tokenizers: what was read of tokenizers: the base's vocabulary if gates are made of prompts.
+        models: every model that the recipe names; the base is the reference.
+        tokenizers: the tokenizers that were read. They contain the base's vocabulary if gates are
+            made of prompts.
         seed: the seed of random gates and noise.
 
     Returns:
-        the mixture; its tensors, in the order in which a forward pass uses them; notes; the tensors
-        of the models that are not used.
+        the mixture; its tensors, in the order in which a forward pass uses them; notes; the
+        models' tensors that are not used.
 
     Raises:
-        InputError: the models do not fit; the error has every problem that was found.
+        InputError: the models do not fit; the error contains all problems.
     """
     architecture = ArchitectureChoice(recipe, mixture, models).architecture()
     planner = _Planner(recipe, mixture, models, architecture, seed)
@@ -63,13 +64,13 @@ def mix(
     if planner.problems:
         raise InputError(sorted(planner.problems, key=lambda p: p.line or 0))
     targets = list(planner.targets(planner.gates(tokenizers)))
-    made = MadeMixture(architecture.name, planner.config())
-    return made, targets, list(planner.notes()), list(planner.left_out())
+    made_mixture = MadeMixture(architecture.name, planner.config())
+    return made_mixture, targets, list(planner.notes()), list(planner.left_out())
 
 
 @dataclass
 class _Planner:
-    """The planner of one mixture, which collects problems, so that all are reported at once."""
+    """The planner of one mixture. It collects problems, so that all are reported at once."""
 
     recipe: Recipe
     mixture: Mixture
@@ -86,7 +87,7 @@ class _Planner:
         self.dtype = BY_TORCH_NAME.get(str(stated).removeprefix("torch."))
 
     def check(self) -> None:
-        """Collect problems: tensors that the base or an expert lacks, or of another shape."""
+        """Collect the problems of missing tensors, other shapes, and the base's config.json."""
         if not self.layers:
             self._lacks(self.models.reference, "base_model", [f"{STACK}.0"])
             return
@@ -104,9 +105,10 @@ class _Planner:
             self._check_expert(expert)
 
     def _check_config(self) -> None:
-        """Check that the base's config.json, from which the mixture's is made, fits its tensors.
+        """Collect the problems of a config.json of the base that does not fit the base's tensors.
 
-        Only the gate modes of hidden states would find such an error otherwise.
+        The mixture's config.json is made from it. Without this check, only the gate modes of hidden
+        states would notice such an error.
         """
         config = complete(self.base.config)
         for expected, found in wrong_fields(config, self.base.tensors, self.layers):
@@ -167,7 +169,7 @@ class _Planner:
         return of_prompts.gates(tokenizers.vocabularies[self.models.reference])
 
     def targets(self, gates: Gates) -> Iterator[Target]:
-        """Yield every tensor of the output, in the order in which a forward pass meets them."""
+        """Yield every tensor of the output, in the order in which a forward pass uses them."""
         yield self._target(OUTSIDE[0], self._of_base(OUTSIDE[0]))
         for layer in range(self.layers):
             at = f"{STACK}.{layer}"
@@ -205,7 +207,7 @@ class _Planner:
                 yield self._target(f"{at}.{name}", self._expert(expert, layer, matrix))
 
     def _packed(self, name: str, layer: int, matrices: Iterable[str]) -> Target:
-        """Return matrices of all experts as one tensor, each expert's one after the other."""
+        """Return some matrices of all experts as one tensor, expert after expert."""
         matrices = tuple(matrices)
         parts = [self._expert(e, layer, m) for e in self.mixture.experts for m in matrices]
         dtypes = {part.dtype for part in parts}
@@ -248,11 +250,13 @@ class _Planner:
     def _of_base_or_zeros(self, at: str, bias: str, weight: str) -> Tensor:
         if f"{at}.{bias}" in self.base.tensors:
             return self._of_base(f"{at}.{bias}")
-        of = self.base.tensors[f"{at}.{weight}"]
-        return Filled(f"{at}.{bias}", self.dtype or of.dtype, of.shape[:1], 0.0)
+        weight_tensor = self.base.tensors[f"{at}.{weight}"]
+        return Filled(
+            f"{at}.{bias}", self.dtype or weight_tensor.dtype, weight_tensor.shape[:1], 0.0
+        )
 
     def _rounded(self, tensor: Tensor) -> Tensor:
-        """Return a tensor in the output's dtype; unchanged if recipe and base state none."""
+        """Return a tensor in the output's dtype; unchanged if recipe and base state no dtype."""
         return rounded_once(tensor, self.dtype or tensor.dtype)
 
     def _target(self, name: str, expression: Tensor) -> Target:
@@ -273,7 +277,7 @@ class _Planner:
         return len(self.mixture.experts)
 
     def config(self) -> dict[str, object]:
-        """Return the output's config.json: the base's, with the architecture's fields."""
+        """Return the output's config.json: that of the base, with the architecture's fields."""
         dense = complete(self.base.config)
         dense.pop("auto_map", None)
         return {
@@ -284,7 +288,7 @@ class _Planner:
         }
 
     def left_out(self) -> Iterator[LeftOut]:
-        """Yield the tensors that the mixture is not made of; some of them only in other layers."""
+        """Yield the models' tensors that the mixture does not use, each with the reason."""
         for ref, source in self.models.sources.items():
             for name, tensor in source.tensors.items():
                 located = self.models.layers[ref].locate(name)
@@ -297,7 +301,7 @@ class _Planner:
                     yield LeftOut(tensor, UnusedReason.FROM_ANOTHER)
 
     def notes(self) -> Iterator[str]:
-        """Yield notes for the user."""
+        """Yield the notes on the mixture and its models, for the user."""
         yield from self.recipe.notes
         yield from (note for source in self.models.sources.values() for note in source.notes)
         yield (

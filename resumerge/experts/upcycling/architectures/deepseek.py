@@ -1,4 +1,4 @@
-"""DeepSeek MoE. Its modeling code is in a repo of the Hub, and reads separate matrices alone."""
+"""DeepSeek MoE. Its modeling code is in a repo on the Hub, and reads separate matrices only."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The defaults of config.json for each model type of a dense model.
 
-The output's model type has other defaults, so these are written down. Values: those of
-transformers' config classes, the same in its versions 4 and 5.
+The output's model type has other defaults, so the dense defaults become explicit in its
+config.json. The values are those of transformers' config classes, equal in versions 4 and 5.
 """
 
 from __future__ import annotations
@@ -41,6 +41,6 @@ def complete(config: Config) -> dict[str, Any]:
     if "rope_parameters" not in config:
         defaults["rope_theta"] = _THETA
     completed = {**defaults, **config}
-    if completed["num_key_value_heads"] is None:  # a config may say null, whatever its type
+    if completed["num_key_value_heads"] is None:  # any config may contain null here
         completed["num_key_value_heads"] = heads
     return completed

@@ -1,4 +1,4 @@
-"""Mixtral: what mergekit-moe makes of llamas and mistrals."""
+"""Mixtral, the architecture that mergekit-moe makes of Llama and Mistral models."""
 
 from __future__ import annotations
 

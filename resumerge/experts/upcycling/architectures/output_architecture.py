@@ -1,4 +1,4 @@
-"""The description of an output architecture: models it takes, names of tensors, config fields."""
+"""The description of an output architecture: its models, names of tensors, and config fields."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class Names:
 
     Args:
         router: the name of the router, of the shape (experts, hidden).
-        matrices: the name of each matrix of the dense MLP, with ``{}`` for the expert's number;
-            empty if a layer's matrices are packed.
-        gate_up: the name of the packed gates and ups, (experts, 2 * intermediate, hidden); else
-            empty.
-        down: the name of the packed downs, of the shape (experts, hidden, intermediate); else
-            empty.
+        matrices: the name of each matrix of an expert, by the dense MLP's name, with ``{}`` for the
+            expert's number; empty if a layer's matrices are packed.
+        gate_up: the name of the packed gates and ups, of the shape (experts, 2 * intermediate,
+            hidden); empty if matrices are separate.
+        down: the name of the packed downs, of the shape (experts, hidden, intermediate); empty if
+            matrices are separate.
     """
 
     router: str
@@ -37,24 +37,25 @@ class Names:
 
 @dataclass(frozen=True)
 class OutputArchitecture:
-    """An output architecture, as transformers knows it.
+    """An output architecture of mixtures, as transformers defines it.
 
     Args:
-        name: the name in messages; a recipe chooses by its beginning, in upper or lower case.
-        model_type: the model type in the output's config.json; a recipe can choose by it as well.
+        name: the name in messages. A recipe names the architecture by the beginning of this name,
+            in any case.
+        model_type: the model type in the output's config.json, which a recipe may name, too.
         class_name: the class of the causal language model.
-        takes: the model types that it can be made of.
-        config: makes the fields that the output's config.json adds to a dense model's or replaces,
-            from that config and the recipe.
-        layouts: the names of tensors, by layout; other layouts are not possible.
-        per_layer: the tensors of a layer that the base must have, without its MLP.
-        optional: the tensors of a layer that are taken if the base has them.
-        zeros: the biases that are zeros if the base lacks them, each with the weight whose rows
-            give its length.
-        shared: the fewest and the most shared experts.
-        shared_matrices: the name of each matrix of the shared expert, by the dense MLP's.
-        shared_gate: the name of the shared expert's gate, of the shape (1, hidden); empty without
-            one.
+        takes: the model types of dense models that the mixture can be made of.
+        config: returns the fields that the output's config.json adds or replaces, from the dense
+            model's config.json and the recipe.
+        layouts: the names of tensors, by layout. Other layouts are not possible.
+        per_layer: the tensors of a layer, without its MLP, that the base must have.
+        optional: the tensors of a layer that are copied if the base has them.
+        zeros: the biases that are filled with zeros if the base lacks them, each with the weight
+            whose number of rows is the bias's length.
+        shared: the smallest and the largest number of shared experts.
+        shared_matrices: the name of each matrix of the shared expert, by the dense MLP's name.
+        shared_gate: the name of the shared expert's gate, of the shape (1, hidden); empty if there
+            is no such gate.
     """
 
     name: str
@@ -71,7 +72,7 @@ class OutputArchitecture:
     shared_gate: str = ""
 
     def is_called(self, text: str) -> bool:
-        """Return whether a recipe's text is the beginning of the name, or the model type."""
+        """Return whether a recipe's text is the beginning of the name, or is the model type."""
         text = text.lower()
         return self.name.lower().startswith(text) or self.model_type == text
 
@@ -81,12 +82,12 @@ def separate_names(router: str, experts: str, **others: str) -> Names:
 
     Args:
         router: the name of the router.
-        experts: what the names of the experts' matrices begin with, before the number.
-        others: the matrices whose names differ from the dense MLP's: ``gate_proj="w1"``.
+        experts: the part of the names of experts' matrices before the number.
+        others: the names of matrices that differ from the dense MLP's, like ``gate_proj="w1"``.
     """
     matrices = ("gate_proj", "up_proj", "down_proj")
     return Names(router, {m: f"{experts}.{{}}.{others.get(m, m)}.weight" for m in matrices})
 
 
 PACKED = Names("mlp.gate.weight", {}, "mlp.experts.gate_up_proj", "mlp.experts.down_proj")
-"""The names of the experts' tensors as transformers 5 packs them in all architectures."""
+"""The names of the packed layout, which transformers 5 uses for all architectures."""

@@ -1,4 +1,4 @@
-"""Qwen2 MoE: experts beside one shared expert, which has a gate of its own."""
+"""Qwen2 MoE: experts, and one shared expert with a gate of its own."""
 
 from __future__ import annotations
 

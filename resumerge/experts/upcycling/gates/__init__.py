@@ -1,7 +1,7 @@
-"""The gates of routers: random numbers, or directions that are made of prompts.
+"""The gates of routers: random numbers, or directions that are computed from prompts.
 
-`layer_gates.py` chooses what computes the gates of each layer; `prompts.py` makes tokens of texts.
-`embedding.py` and `hidden_states.py` are the steps that make directions of tokens; the latter
-computes layers by `decoder.py`, which alone imports torch and transformers. `directions.py`
-compares gates.
+`layer_gates.py` chooses how the gates of each layer are computed. `prompts.py` splits prompts into
+tokens. `embedding.py` and `hidden_states.py` are the steps that compute directions from tokens.
+`hidden_states.py` computes layers by `decoder.py`, the only module here that imports torch and
+transformers. `directions.py` normalises directions, and compares gates.
 """

@@ -1,4 +1,4 @@
-"""The decoder layers of a dense model, one at a time in memory: transformers' own modules."""
+"""The decoder layers of a dense model, as transformers' modules, with one layer in memory."""
 
 from __future__ import annotations
 
@@ -18,27 +18,30 @@ from transformers import AutoConfig, AutoModel
 from resumerge.tensors.dtypes import FLOAT32_BYTES
 
 Weight = Callable[[str, np.ndarray], object]
-"""A function that fills an array with a layer's weight as float32, by its name in the layer."""
+"""A function ``weight(name, out)`` that fills `out` with a weight of a layer, as float32.
+
+The name is the weight's name in the layer.
+"""
 
 
 class Decoder:
     """The layers of a causal language model, computed in float32.
 
-    All layers' weights are read into one piece of memory, which is given back with the decoder:
-    from the allocator, they would leave holes that no layer fits into.
+    The weights of each layer are read into the same memory mapping, which is freed with the
+    decoder. Weights in the allocator's memory would leave holes that are too small for a layer.
 
     Args:
         config: the model's config.json.
         device: the torch device that computes.
-        threads: the number of texts that are computed at once, each by one thread, to the same
-            bits.
+        threads: the number of texts that are computed at once. One thread computes a text, so that
+            the bits do not depend on this number.
     """
 
     def __init__(self, config: Mapping[str, Any], device: str, threads: int = 1) -> None:
-        # Or MKL keeps 15 MB of buffers. It reads this when it first multiplies.
+        # Otherwise MKL keeps 15 MB of buffers. It reads the variable at its first multiplication.
         os.environ.setdefault("MKL_DISABLE_FAST_MM", "1")
         self._config = AutoConfig.for_model(**{**config, "dtype": "float32"})
-        with torch.device("meta"):  # shapes alone
+        with torch.device("meta"):  # shapes without data
             make: Any = AutoModel.from_config
             model = make(self._config, attn_implementation="sdpa")
         self._layers = model.layers
@@ -49,28 +52,29 @@ class Decoder:
 
     @property
     def width(self) -> int:
-        """The number of elements of a token's state."""
+        """The number of elements of a token's hidden state."""
         return int(self._config.hidden_size)
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """The shapes of all layers' weights, by name in the model."""
+        """The shapes of the weights of all layers, by their names in the model."""
         weights = self._layers.state_dict().items()
         return {f"layers.{name}": tuple(meta.shape) for name, meta in weights}
 
     def __call__(
         self, number: int, weight: Weight, states: Sequence[np.ndarray]
     ) -> list[np.ndarray]:
-        """Apply one layer to texts, each by itself, so that no other text changes its bits.
+        """Apply one layer to each text by itself, so that other texts do not change its bits.
 
         Args:
-            number: the layer's number.
+            number: the index of the layer.
             weight: reads a weight of the layer.
-            states: the states of each text's tokens, (tokens, hidden) in float32. They are replaced
-                by the states after the layer.
+            states: for each text, the states of its tokens: float32, (tokens, hidden). They are
+                overwritten with the states after the layer.
 
         Returns:
-            the MLP's input for each text's last token, after the second norm: (hidden,) in float32.
+            for each text, the MLP's input for the last token, after the second norm: float32,
+            (hidden,).
         """
         weights = self._weights(number, weight)
         with ThreadPoolExecutor(self._threads) as pool:
@@ -82,13 +86,13 @@ class Decoder:
     ) -> np.ndarray:
         layer = copy.deepcopy(self._layers[number]).eval()
         layer.load_state_dict(weights, assign=True)
-        given: list[np.ndarray] = []
+        mlp_inputs: list[np.ndarray] = []
         layer.mlp.register_forward_pre_hook(
-            lambda module, arguments: given.append(arguments[0][0, -1].cpu().numpy().copy())
+            lambda module, arguments: mlp_inputs.append(arguments[0][0, -1].cpu().numpy().copy())
         )
         x = torch.from_numpy(state)[None].to(self._device)
         positions = torch.arange(len(state), device=self._device)[None]
-        rotary = self._rotary(self._config)  # dynamic ones keep what a longer text needed
+        rotary = self._rotary(self._config)  # new, since dynamic embeddings remember longer texts
         result = layer(
             x,
             attention_mask=self._seen(layer, len(state)),
@@ -97,18 +101,18 @@ class Decoder:
         )
         after = result[0] if isinstance(result, tuple) else result
         state[:] = after[0].cpu().numpy()
-        return given[0]
+        return mlp_inputs[0]
 
     def _weights(self, number: int, weight: Weight) -> dict[str, torch.Tensor]:
-        """Return the weights of a layer, which are valid until the next layer's are read."""
-        own = self._layers[number].state_dict()
-        shapes = {name: tuple(meta.shape) for name, meta in own.items()}
-        memory, taken, weights = self._memory_of(sum(map(math.prod, shapes.values()))), 0, {}
+        """Return the weights of a layer, which are valid until another layer's weights are read."""
+        meta_weights = self._layers[number].state_dict()
+        shapes = {name: tuple(meta.shape) for name, meta in meta_weights.items()}
+        memory, offset, weights = self._memory_of(sum(map(math.prod, shapes.values()))), 0, {}
         for name, shape in shapes.items():
-            part = memory[taken : taken + math.prod(shape)]
+            part = memory[offset : offset + math.prod(shape)]
             weight(name, part)
             weights[name] = torch.from_numpy(part.reshape(shape)).to(self._device)
-            taken += len(part)
+            offset += len(part)
         return weights
 
     def _memory_of(self, elements: int) -> np.ndarray:
@@ -117,7 +121,7 @@ class Decoder:
         return self._memory
 
     def _seen(self, layer: Any, tokens: int) -> torch.Tensor:
-        """Return which tokens each token sees: itself, and those before it within the window."""
+        """Return the attention mask: a token sees itself, and earlier tokens within the window."""
         window = getattr(
             layer.self_attn, "sliding_window", getattr(self._config, "sliding_window", None)
         )

@@ -1,4 +1,4 @@
-"""The directions that gates point in: made of length 1, and compared with each other."""
+"""The directions of gates: vectors of length 1, and their comparison with each other."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ import numpy as np
 from resumerge.sizes import counted
 
 SMALLEST_NORM = 1e-8
-"""A shorter vector is divided by this instead of its length."""
+"""The smallest divisor of a vector; a vector of smaller norm is divided by this."""
 
 LEAST_DISTANCE = 0.2
-"""The least distance of a gate from all combinations of other gates. A note names a gate that is
-nearer (for two gates: a cosine above 0.98). A larger limit gives more notes."""
+"""The distance of a gate from all linear combinations of other gates below which a note is made.
+
+For two gates, that is a cosine above 0.98. A larger value leads to more notes.
+"""
 
 TAKES_PART = 0.2
-"""A gate is named if it takes part in such a combination with a larger factor."""
+"""The factor of a gate in such a combination above which the note names the gate."""
 
 MOST_NOTES = 8
 
@@ -27,16 +29,16 @@ Tokens = tuple[int, ...]
 
 @dataclass(frozen=True)
 class PromptTokens:
-    """The tokens of an expert's prompts, one by one."""
+    """The tokens of an expert's prompts; each item holds the tokens of one prompt."""
 
     positive: tuple[Tokens, ...]
     negative: tuple[Tokens, ...]
 
 
 def unit(vector: np.ndarray) -> np.ndarray:
-    """Return a vector of length 1 (float64), or a shorter one if the vector is almost zero.
+    """Return a vector divided by its norm, as float64; it is shorter than 1 if almost zero.
 
-    The length is an exact sum, so that the bits depend on no library.
+    The squares are summed exactly, so that the bits do not depend on a library.
     """
     norm = math.sqrt(math.fsum((vector * vector).tolist()))
     result: np.ndarray = vector / max(norm, SMALLEST_NORM)
@@ -44,15 +46,15 @@ def unit(vector: np.ndarray) -> np.ndarray:
 
 
 def dependent_gates(gates: np.ndarray) -> dict[tuple[int, ...], list[int]]:
-    """Return layers in which gates hardly tell experts apart, by the numbers of these experts.
+    """Return the layers in which gates hardly distinguish experts, by the experts' numbers.
 
-    The gate of the last expert is nearly a combination of the gates of the experts before it. An
-    expert that is named alone has a gate of zeros.
+    In each key, the gate of the last expert is nearly a linear combination of the gates of the
+    experts before it. A key with a single expert means a gate of nearly zeros.
 
     Args:
         gates: unit vectors, (layers, experts, hidden).
     """
-    found: dict[tuple[int, ...], list[int]] = {}
+    layers_by_experts: dict[tuple[int, ...], list[int]] = {}
     for layer, rows in enumerate(gates.astype(np.float64)):
         products = rows @ rows.T
         for number in range(len(rows)):
@@ -60,19 +62,20 @@ def dependent_gates(gates: np.ndarray) -> dict[tuple[int, ...], list[int]]:
             factors = np.linalg.lstsq(before, own, rcond=1e-9)[0] if number else own
             if products[number, number] - own @ factors < LEAST_DISTANCE**2:
                 others = np.flatnonzero(np.abs(factors) > TAKES_PART).tolist()
-                found.setdefault((*others, number), []).append(layer)
-    return found
+                layers_by_experts.setdefault((*others, number), []).append(layer)
+    return layers_by_experts
 
 
 def dependence_notes(gates: np.ndarray) -> Iterator[str]:
-    """Yield notes on gates that hardly tell experts apart.
+    """Yield notes on gates that hardly distinguish experts.
 
     Args:
-        gates: unit vectors, (layers, experts, hidden); one layer if all have the same gates.
+        gates: unit vectors, (layers, experts, hidden). If all layers have the same gates, there is
+            one layer.
     """
-    found = dependent_gates(gates)
-    often = sorted(found.items(), key=lambda item: -len(item[1]))
-    for experts, layers in often[:MOST_NOTES]:
+    layers_by_experts = dependent_gates(gates)
+    most_frequent = sorted(layers_by_experts.items(), key=lambda item: -len(item[1]))
+    for experts, layers in most_frequent[:MOST_NOTES]:
         kind = "layer" if len(layers) == 1 else "layers"
         where = "all layers" if len(layers) == len(gates) else f"{kind} {_numbers(layers)}"
         if len(experts) == 1:
@@ -87,13 +90,13 @@ def dependence_notes(gates: np.ndarray) -> Iterator[str]:
                 f"the gates of experts {names} are nearly {alike} in {where}: give them prompts "
                 "that differ more"
             )
-    if len(found) > MOST_NOTES:
-        others = counted(len(found) - MOST_NOTES, "further group")
+    if len(layers_by_experts) > MOST_NOTES:
+        others = counted(len(layers_by_experts) - MOST_NOTES, "further group")
         yield f"gates of {others} of experts are nearly dependent"
 
 
 def _numbers(numbers: list[int]) -> str:
-    """Return ascending numbers as text, consecutive ones as a range: ``0 to 3, 7``."""
+    """Return ascending numbers as text, with ranges of consecutive numbers: ``0 to 3, 7``."""
     rows: list[list[int]] = []
     for number in numbers:
         if rows and number == rows[-1][1] + 1:

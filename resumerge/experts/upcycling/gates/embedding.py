@@ -1,4 +1,4 @@
-"""Gates from the base's embedding, made of the rows of each expert's prompts' tokens."""
+"""Gates from the base's embedding: sums of the rows of the tokens in each expert's prompts."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ from resumerge.tensors.evaluation import Evaluation
 class EmbeddedPrompts(Step):
     """The gates of all experts, the same for each layer: (1, experts, hidden).
 
-    A row is ``unit(unit(sum of the positive prompts' tokens) - unit(sum of the negative ones'))``,
-    as cheap_embed of mergekit-moe 0.1.5 makes it (observed). Only the rows of these tokens are
-    read, and summed in float64.
+    A gate is ``unit(unit(p) - unit(n))``, where p and n are the sums of the rows of all tokens in
+    the positive and in the negative prompts; ``unit(p)`` without negative prompts. The formula is
+    that of cheap_embed in mergekit-moe 0.1.5 (observed). Only the rows of these tokens are read;
+    they are summed in float64.
 
     Args:
         table: the embedding, with a row for each token.
-        experts: the tokens of each expert's prompts, the shared experts' last.
+        experts: the tokens of each expert's prompts; shared experts come last.
         routed: the number of experts that are not shared.
     """
 
@@ -69,7 +70,7 @@ class EmbeddedPrompts(Step):
         return (self.table,)
 
     def reads(self) -> Iterator[tuple[Tensor, int, int]]:
-        """Yield the rows of the prompts' tokens."""
+        """Yield the reads of the embedding's rows, for each token of the prompts."""
         width = self._width
         for expert in self.experts:
             for prompt in (*expert.positive, *expert.negative):

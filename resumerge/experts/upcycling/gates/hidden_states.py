@@ -1,4 +1,4 @@
-"""Gates from the hidden states that the base makes of each expert's prompts, layer by layer."""
+"""Gates from the base's hidden states for each expert's prompts, computed layer by layer."""
 
 from __future__ import annotations
 
@@ -32,38 +32,43 @@ LIBRARIES = ("torch", "transformers")
 """The libraries that compute a layer."""
 
 LIBRARIES_BYTES = 157_000_000
-"""The bytes that transformers takes beside torch, with the buffers that torch multiplies with.
+"""The memory of transformers in addition to torch, in bytes, with torch's multiplication buffers.
 
-Measured; 50 MB less where accelerate and scipy, which it imports, are not installed.
+The value was measured. It is 50 MB less if accelerate and scipy, which transformers imports, are
+not installed.
 """
 
 LOADING_SECONDS = 1.3
-"""The CPU time to import transformers, beside torch."""
+"""The CPU time to import transformers, in addition to torch."""
 
 WEIGHT_SECONDS, TEXT_SECONDS, TOKEN_SECONDS = 0.7e-9, 0.4e-9, 0.022e-9
-"""The CPU time for a layer's weight: to make it float32, and to multiply with it, for each text and
-for each of its tokens (measured on one core of the machine of docs/benchmarks.md)."""
+"""The CPU time for an element of a layer's weights: once, for each text, and for each token.
+
+The element is converted to float32 once, and multiplied for each text and token. The values were
+measured on one core of the machine of docs/benchmarks.md.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class HiddenStates(Step):
     """The gates of all layers and experts: (layers, experts, hidden).
 
-    A row is ``unit(mean over the positive prompts - mean over the negative ones)`` of the states
-    that a layer is given: of a prompt's last token (``hidden``, ``hidden_last``), or their mean
-    over its tokens (``hidden_avg``). Same as mergekit-moe 0.1.5 (observed), but for padding, which
-    changes nothing here. ``hidden_norm`` takes what the router itself is given: the last token's
-    state after the second norm.
+    A gate is ``unit(mean over the positive prompts - mean over the negative prompts)`` of one state
+    for each prompt. With ``hidden`` and ``hidden_last`` it is the last token's state before the
+    layer, with ``hidden_avg`` the mean of all tokens' states before the layer. These are the same
+    as in mergekit-moe 0.1.5 (observed), except for its padding, which has no counterpart here. With
+    ``hidden_norm`` it is the input of the router: the last token's state after the second norm.
 
-    A piece of the work is a layer. One layer's weights are in memory, and the states of all tokens.
+    A piece of the step is a layer. The weights of one layer are in memory, and the states of all
+    tokens.
 
     Args:
-        base: the place of the base's config.json, for messages.
+        base: the path of the base's config.json, for messages.
         mode: one of `OF_HIDDEN_STATES`.
         config: the base's config.json.
         embedding: the base's embedding, with a row for each token.
         layers: the tensors of each layer, by name in the layer.
-        experts: the tokens of each expert's prompts, the shared experts' last.
+        experts: the tokens of each expert's prompts; shared experts come last.
         routed: the number of experts that are not shared.
     """
 
@@ -130,10 +135,9 @@ class HiddenStates(Step):
         return (self.embedding, *(t for own in self.layers[:within] for t in own.values()))
 
     def reads(self) -> Iterator[tuple[Tensor, int, int]]:
-        """Yield the reads: of the rows of the prompts' tokens, and of the layers' tensors.
+        """Yield the reads of the embedding's rows for the prompts' tokens, and of whole layers.
 
-        The last layer's tensors are read for ``hidden_norm`` alone: other gates do not need its
-        result.
+        The last layer is read for ``hidden_norm`` only: no other mode needs its result.
         """
         width = self._width
         for prompt in self._prompts:
@@ -149,7 +153,7 @@ class HiddenStates(Step):
         return partial(self._advance, Decoder(self.config, evaluation.device, threads), evaluation)
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the problem of layers that transformers cannot make, or makes unlike the base's."""
+        """Yield a problem if transformers cannot make the layers, or makes other shapes."""
         from resumerge.experts.upcycling.gates.decoder import Decoder
 
         try:
@@ -190,18 +194,18 @@ class HiddenStates(Step):
     def _advance(self, decoder: Decoder, evaluation: Evaluation, state: State, piece: int) -> State:
         ends = np.cumsum([len(prompt) for prompt in self._prompts])
         states = np.split(state["states"], ends[:-1])  # views: they change in place
-        own = self.layers[piece]
-        whole = self.mode == "hidden_avg"
-        seen = [s.mean(0, dtype=np.float64) if whole else s[-1].copy() for s in states]
-        # The last layer's result is not used.
+        layer = self.layers[piece]
+        uses_mean = self.mode == "hidden_avg"
+        prompt_states = [s.mean(0, dtype=np.float64) if uses_mean else s[-1].copy() for s in states]
+        # Only `hidden_norm` needs the last layer.
         if piece < len(self.layers) - 1 or self.mode == "hidden_norm":
-            given = decoder(
+            mlp_inputs = decoder(
                 piece,
-                lambda name, out: own[name].floats(evaluation, 0, own[name].numel, out),
+                lambda name, out: layer[name].floats(evaluation, 0, layer[name].numel, out),
                 states,
             )
-            seen = given if self.mode == "hidden_norm" else seen
-        state["gates"][piece] = self._directions(seen)
+            prompt_states = mlp_inputs if self.mode == "hidden_norm" else prompt_states
+        state["gates"][piece] = self._directions(prompt_states)
         return state
 
     def result(self, state: State) -> np.ndarray:
@@ -211,12 +215,16 @@ class HiddenStates(Step):
         yield from dependence_notes(result[:, : self.routed])
 
     def _directions(self, seen: Sequence[np.ndarray]) -> np.ndarray:
-        """Return a gate for each expert, made of each prompt's state."""
-        of_prompt = {p: own.astype(np.float64) for p, own in zip(self._prompts, seen)}
+        """Return a gate for each expert: float32, (experts, hidden).
+
+        Args:
+            seen: the state of each of `_prompts`.
+        """
+        state_of = {p: own.astype(np.float64) for p, own in zip(self._prompts, seen)}
         rows = np.empty((len(self.experts), self._width), np.float32)
         for row, expert in zip(rows, self.experts):
-            towards = _mean([of_prompt[prompt] for prompt in expert.positive])
-            away = _mean([of_prompt[prompt] for prompt in expert.negative])
+            towards = _mean([state_of[prompt] for prompt in expert.positive])
+            away = _mean([state_of[prompt] for prompt in expert.negative])
             row[:] = unit(towards - away)
         return rows
 
@@ -226,13 +234,13 @@ class HiddenStates(Step):
 
     @cached_property
     def _prompts(self) -> tuple[Tokens, ...]:
-        """The tokens of every prompt, each prompt once."""
+        """The tokens of every prompt, without duplicate prompts."""
         both = (p for expert in self.experts for p in (*expert.positive, *expert.negative))
         return tuple(dict.fromkeys(both))
 
 
 def _mean(vectors: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the mean of vectors in float64; zero if there are none."""
+    """Return the mean of float64 vectors; zero if there are no vectors."""
     return np.stack(vectors).mean(0) if vectors else np.zeros(1)
 
 

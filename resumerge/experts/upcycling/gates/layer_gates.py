@@ -1,4 +1,4 @@
-"""The gates of each layer: random numbers, or directions that are made of prompts."""
+"""The gates of each layer: random numbers, or directions that are computed from prompts."""
 
 from __future__ import annotations
 
@@ -24,15 +24,18 @@ from resumerge.tensors.generated import Drawn
 from resumerge.tokenizers.vocabulary import Vocabulary
 
 Gates = Callable[[int], Tensor]
-"""A function that gives a layer's gates by the layer's number: (experts, hidden), shared ones last.
+"""A function of a layer's index that returns the layer's gates.
+
+The gates have the shape (experts, hidden); shared experts come last.
 """
 
 
 def drawn_gates(mixture: Mixture, base: Source, seed: int) -> Gates:
-    """Return random gates, each layer's its own.
+    """Return random gates, which differ between layers.
 
-    They have the distributions of mergekit-moe 0.1.5 (observed), though not the same numbers:
-    ``random`` the standard normal one, ``uniform_random`` that of torch's linear layers.
+    The distributions are those of mergekit-moe 0.1.5 (observed), but the numbers differ. ``random``
+    draws from the standard normal distribution, ``uniform_random`` from the initial distribution of
+    torch's linear layers.
     """
     hidden = base.tensors[OUTSIDE[0]].shape[1]
     shape = (len(mixture.every), hidden)
@@ -48,7 +51,7 @@ class GatesOfPrompts:
         recipe: the recipe, for problems.
         mixture: the mixture of experts, with its prompts.
         base: the base model, with all tensors that the mixture takes from it.
-        layers: the number of its layers.
+        layers: the number of layers of the base model.
     """
 
     recipe: Recipe
@@ -57,10 +60,12 @@ class GatesOfPrompts:
     layers: int
 
     def gates(self, vocabulary: Vocabulary) -> Gates:
-        """Return the gates of each layer, which are the same if they are made of the embedding.
+        """Return the gates of each layer.
+
+        Gates from the embedding are the same for all layers.
 
         Args:
-            vocabulary: the base model's vocabulary.
+            vocabulary: the base model's vocabulary, which splits prompts into tokens.
 
         Raises:
             InputError: the base's tokenizer cannot be used, or its layers cannot be computed.
@@ -93,7 +98,7 @@ class GatesOfPrompts:
         )
 
     def _layer(self, number: int) -> dict[str, Tensor]:
-        """Return the base's tensors of a layer, by name in the layer."""
+        """Return the base's tensors of floats in a layer, by their names in the layer."""
         begin = f"{STACK}.{number}."
         return {
             name.removeprefix(begin): tensor
@@ -120,10 +125,10 @@ class GatesOfPrompts:
         )
 
     def _without_row(self, prompts: tuple[PromptTokens, ...], table: Tensor) -> Iterator[Problem]:
-        """Yield a problem for prompts without a token, or with one that the embedding lacks."""
-        for expert, own in zip(self.mixture.every, prompts):
+        """Yield a problem for prompts without tokens, or with a token that the embedding lacks."""
+        for expert, tokens in zip(self.mixture.every, prompts):
             path = f"{expert.path}.positive_prompts"
-            if expert.positive_prompts and not own.positive:
+            if expert.positive_prompts and not tokens.positive:
                 yield self.recipe.problem(
                     "An expert's prompts are empty after tokenization",
                     path,
@@ -131,7 +136,7 @@ class GatesOfPrompts:
                     found="no token",
                     fix="Write other prompts",
                 )
-            largest = max(chain.from_iterable((*own.positive, *own.negative)), default=0)
+            largest = max(chain.from_iterable((*tokens.positive, *tokens.negative)), default=0)
             if largest >= table.shape[0]:
                 yield self.recipe.problem(
                     "The prompts of an expert have a token that the base's embedding lacks",

@@ -1,4 +1,4 @@
-"""The tokens of the experts' prompts."""
+"""The tokens of the experts' prompts, from the base model's tokenizer."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from resumerge.tokenizers.vocabulary import CONFIG, Vocabulary, read_json
 EXTRA = "pip install 'resumerge[mixtures]'"
 
 TOKEN_BYTES = 1_400
-"""The memory, in bytes, that each token of the vocabulary takes while prompts are split.
+"""The memory for each token of the vocabulary while prompts are split, in bytes.
 
-This is the token's text and merges in JSON, as Python objects, and in the library tokenizers
+It holds the token's text and merges as JSON, as Python objects, and in the library tokenizers
 (measured: 43 MB for a BPE of 32,000 tokens).
 """
 
 LIBRARY_BYTES = 6 * 10**6
-"""The memory, in bytes, that importing the library tokenizers takes (measured: 5 to 6 MB)."""
+"""The memory for importing the library tokenizers, in bytes (measured: 5 to 6 MB)."""
 
 
 def splitting_bytes(tokens: int) -> int:
-    """Return the memory, in bytes, that splitting prompts takes.
+    """Return the memory for splitting prompts into tokens, in bytes.
 
     Args:
-        tokens: the size of the vocabulary.
+        tokens: the number of tokens in the vocabulary.
     """
     return LIBRARY_BYTES + TOKEN_BYTES * tokens
 
@@ -35,15 +35,15 @@ def splitting_bytes(tokens: int) -> int:
 def tokens_of_prompts(mixture: Mixture, vocabulary: Vocabulary) -> tuple[PromptTokens, ...]:
     """Return the tokens of each expert's prompts; prompts without tokens are left out.
 
-    Each prompt begins with the token that begins texts, if there is one, and has no other special
-    token (same as mergekit-moe 0.1.5, observed).
+    Each prompt starts with the vocabulary's bos token, if it has one. No other special token is
+    added (same as mergekit-moe 0.1.5, observed).
 
     Args:
         mixture: the mixture of experts, with its prompts.
         vocabulary: the base model's vocabulary.
 
     Raises:
-        InputError: the tokenizer cannot be used.
+        InputError: the tokenizer cannot be used, or the library tokenizers is not installed.
     """
     encode = _encoder(vocabulary)
     begin = _token_that_begins(vocabulary)
@@ -86,7 +86,7 @@ def _encoder(vocabulary: Vocabulary) -> Callable[[str], list[int]]:
 
 
 def _token_that_begins(vocabulary: Vocabulary) -> str:
-    """Return the text of the token that begins texts; empty if there is none."""
+    """Return the text of the bos token, which begins texts; "" if there is none."""
     names = [name for name in (CONFIG, "special_tokens_map.json") if name in vocabulary.files]
     for name in names:
         token = read_json(vocabulary.source, name).get("bos_token")
