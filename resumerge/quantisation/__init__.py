@@ -1,10 +1,10 @@
 """Quantised checkpoints: how the tensors of a quantised weight are recognised and decoded.
 
 There is one short file for each scheme. A scheme recognises its weights by the names, dtypes and
-shapes of tensors and, if these are not enough, by quantization_config. It returns a tensor of the
-algebra for each weight (`tensors/quantised/`), under the weight's plain name. `scheme.py` has the
-types that a scheme takes and returns. Code that opens a model calls `dequantised_weights`. Some
-schemes are written as well: `output.py` has their description.
+shapes of tensors. If these are not enough, it also reads quantization_config. For each weight, it
+returns an expression that decodes the weight (`tensors/quantised/`), under the weight's plain name.
+`scheme.py` defines the arguments and results of a scheme. Code that opens a model calls
+`dequantised_weights`. Some schemes can be written, too; `output.py` describes them.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ QUANTISATIONS: tuple[Scheme, ...] = (
     Gptq(),
     Scaled(),
 )
-"""The schemes, in order. A tensor that one scheme takes is hidden from the later ones."""
+"""The schemes that are read, in order; a tensor of one scheme is hidden from later schemes."""
 
 OUTPUTS = {scheme.name: scheme for scheme in (FP8_BLOCK, FP8_CHANNEL, INT4, MXFP4, NVFP4)}
-"""The schemes that weights are written in, by the value of the recipe's ``out_dtype``."""
+"""The schemes that can be written, by the value of the recipe's ``out_dtype``."""
 
 
 def dequantised_weights(checkpoint: Checkpoint) -> Iterator[Weight]:
-    """Yield the quantised weights of a model.
+    """Yield the quantised weights of a model, scheme after scheme.
 
     Raises:
-        InputError: tensors that belong together do not fit.
+        InputError: the tensors of a weight do not fit together.
     """
     for scheme in QUANTISATIONS:
         weights = list(scheme.weights(checkpoint))

@@ -1,10 +1,10 @@
-"""AWQ: whole numbers of 4 bits, stored transposed and packed along a weight's rows.
+"""AWQ: integers of 4 bits, stored transposed and packed along the outputs of a weight.
 
     weight[output, input] = scales[g, output] * (number - zero),    g = input // group
 
-``qweight`` (inputs, outputs / 8), ``qzeros`` (groups, outputs / 8), ``scales`` (groups, outputs).
-The 8 numbers of a word lie in the order 0, 2, 4, 6, 1, 3, 5, 7. Source: AutoAWQ,
-modules/linear/gemm.py.
+The tensors are ``qweight`` (inputs, outputs / 8), ``qzeros`` (groups, outputs / 8) and ``scales``
+(groups, outputs). The 8 numbers of a word are stored in the order 0, 2, 4, 6, 1, 3, 5, 7. Source:
+AutoAWQ, modules/linear/gemm.py.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from resumerge.tensors import Repacked, Stored
 BITS = 4
 
 PLACES = (0, 4, 1, 5, 2, 6, 3, 7)
-"""The place of each number in its word, the lowest bits first."""
+"""The place of each of 8 numbers in a word; place 0 has the lowest bits."""
 
 
 class Awq(Scheme):
-    """Weights that AutoAWQ's GEMM format has."""
+    """Weights in the GEMM format of AutoAWQ."""
 
     def weights(self, checkpoint: Checkpoint) -> Iterator[Weight]:
         for stem, packed in checkpoint.ending(".qweight"):

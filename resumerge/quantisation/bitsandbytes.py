@@ -1,11 +1,11 @@
-"""bitsandbytes: NF4 or FP4 in blocks of consecutive elements, and whole numbers of 8 bits.
+"""bitsandbytes: NF4 or FP4 in blocks of consecutive elements, and integers of 8 bits.
 
     weight = codebook[number] * absmax                     4 bits, a block of 64 or more
-    absmax = nested_codebook[number] * nested_absmax + nested_offset    where it is quantised itself
+    absmax = nested_codebook[number] * nested_absmax + nested_offset    if absmax is quantised
     weight = number * SCB / 127                            8 bits, a scale for each row
 
-Two numbers of 4 bits lie in a byte, the first in the upper bits. ``quant_state`` is JSON in a
-tensor. NF4: QLoRA, arXiv 2305.14314, appendix E. Source: bitsandbytes, functional.py.
+A byte contains two numbers of 4 bits, the first in the upper bits. ``quant_state`` is JSON in a
+tensor. NF4 is defined in QLoRA, arXiv 2305.14314, appendix E. Source: bitsandbytes, functional.py.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from resumerge.tensors.quantised.codes import Codebook
 STATE = ".quant_state.bitsandbytes__"
 
 LARGEST_STATE = 1 << 16
-"""Bytes of the largest JSON that is read; that of a weight has about a hundred."""
+"""The largest size of the JSON in a tensor, in bytes; usual is about a hundred."""
 
 LARGEST_BLOCK = 4096
-"""The most elements of a block that bitsandbytes has (functional.py, `quantize_4bit`)."""
+"""The largest block of bitsandbytes, in elements (functional.py, `quantize_4bit`)."""
 
 MOST_DIMENSIONS, LARGEST_DIMENSION = 8, 1 << 48
-"""The most dimensions of a weight, and the most elements along each."""
+"""The largest number of dimensions of a weight, and a bound on the elements along each."""
 
 LARGEST = 3.4e38
-"""About the largest number that float32 holds."""
+"""A bound on the magnitude of a stored number, slightly below float32's largest number."""
 
 
 class Bitsandbytes4(Scheme):
-    """NF4 and FP4."""
+    """Weights in NF4 and FP4."""
 
     def weights(self, checkpoint: Checkpoint) -> Iterator[Weight]:
         for kind in ("nf4", "fp4"):
@@ -47,7 +47,7 @@ class Bitsandbytes4(Scheme):
 
 
 class Bitsandbytes8(Scheme):
-    """Whole numbers of 8 bits with a scale for each row (LLM.int8)."""
+    """Weights of 8-bit integers with a scale for each row (LLM.int8)."""
 
     def weights(self, checkpoint: Checkpoint) -> Iterator[Weight]:
         for stem, scales in checkpoint.ending(".SCB"):
@@ -81,8 +81,8 @@ def _weight(checkpoint: Checkpoint, name: str, state: Stored, kind: str) -> Weig
     packed = checkpoint.need(name, state.name)
     absmax = checkpoint.need(f"{name}.absmax", state.name)
     values = checkpoint.need(f"{name}.quant_map", state.name)
-    said = _State(checkpoint, state)
-    shape, block = said.shape(), said.elements("blocksize")
+    description = _State(checkpoint, state)
+    shape, block = description.shape(), description.elements("blocksize")
     numel = math.prod(shape)
     blocks = -(-numel // block)
     if packed.dtype != "U8" or packed.numel != -(-numel // 2) or not packed.is_contiguous:
@@ -94,7 +94,7 @@ def _weight(checkpoint: Checkpoint, name: str, state: Stored, kind: str) -> Weig
     if absmax.dtype == "U8":
         inner = checkpoint.need(f"{name}.nested_absmax", state.name)
         codebook = checkpoint.need(f"{name}.nested_quant_map", state.name)
-        size = said.elements("nested_blocksize")
+        size = description.elements("nested_blocksize")
         if inner.numel != -(-blocks // size):
             raise checkpoint.unfit(inner.name, f"{-(-blocks // size)} numbers", f"{inner.numel}")
         parts.append(inner.name)
@@ -110,7 +110,7 @@ def _weight(checkpoint: Checkpoint, name: str, state: Stored, kind: str) -> Weig
             columns=size,
             block=(1, size),
             scales=inner,
-            added=said.float("nested_offset"),
+            added=description.float("nested_offset"),
         )
     elif absmax.dtype != "F32":
         raise checkpoint.unfit(absmax.name, "F32 or U8", absmax.dtype)
@@ -131,7 +131,11 @@ def _weight(checkpoint: Checkpoint, name: str, state: Stored, kind: str) -> Weig
 
 
 def _codebook(checkpoint: Checkpoint, stored: Stored, kind: str, size: int) -> Codebook:
-    """Return the codebook that a model has beside a weight."""
+    """Return the codebook that a tensor of the model contains.
+
+    Raises:
+        InputError: the tensor does not contain `size` finite numbers in F32.
+    """
     if stored.dtype != "F32" or stored.numel != size:
         raise checkpoint.unfit(
             stored.name, f"{size} numbers in F32", f"{stored.numel} {stored.dtype}"
@@ -143,11 +147,13 @@ def _codebook(checkpoint: Checkpoint, stored: Stored, kind: str, size: int) -> C
 
 
 class _State:
-    """The facts of a weight that are stored as JSON in a tensor.
+    """The description of a weight that is stored as JSON in a tensor.
+
+    Every method raises `InputError` for a value that is missing or invalid.
 
     Args:
-        checkpoint: the model.
-        stored: the tensor.
+        checkpoint: the model, which reads the tensor.
+        stored: the tensor with the JSON.
     """
 
     def __init__(self, checkpoint: Checkpoint, stored: Stored) -> None:
@@ -165,7 +171,7 @@ class _State:
         self._said: Mapping[str, Any] = said
 
     def shape(self) -> tuple[int, ...]:
-        """Return the shape of the weight."""
+        """Return the shape of the weight: 1 to `MOST_DIMENSIONS` dimensions, none of them 0."""
         shape = self._said.get("shape")
         if (
             isinstance(shape, list)
@@ -178,17 +184,17 @@ class _State:
         )
 
     def elements(self, key: str) -> int:
-        """Return the number of elements of a block."""
-        found = self._said.get(key)
-        if type(found) is int and 0 < found <= LARGEST_BLOCK:
-            return found
+        """Return the number of elements of a block: from 1 to `LARGEST_BLOCK`."""
+        value = self._said.get(key)
+        if type(value) is int and 0 < value <= LARGEST_BLOCK:
+            return value
         raise self._checkpoint.unfit(
-            self._stored.name, f"{key}: a whole number from 1 to {LARGEST_BLOCK}", f"{found}"[:40]
+            self._stored.name, f"{key}: a whole number from 1 to {LARGEST_BLOCK}", f"{value}"[:40]
         )
 
     def float(self, key: str) -> float:
-        """Return a number."""
-        found = self._said.get(key)
-        if isinstance(found, int | float) and -LARGEST < found < LARGEST:
-            return float(found)
-        raise self._checkpoint.unfit(self._stored.name, f"{key}: a number", f"{found}"[:40])
+        """Return a number whose magnitude is below `LARGEST`."""
+        value = self._said.get(key)
+        if isinstance(value, int | float) and -LARGEST < value < LARGEST:
+            return float(value)
+        raise self._checkpoint.unfit(self._stored.name, f"{key}: a number", f"{value}"[:40])

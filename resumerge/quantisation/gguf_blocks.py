@@ -1,13 +1,13 @@
-"""The quantisations of llama.cpp: blocks of 32 or 256 codes, with their scales between them.
+"""The quantisations of llama.cpp: blocks of 32 or 256 codes, each stored with its scales.
 
-Those of 32 whole numbers are decoded here:
+This module decodes the schemes with blocks of 32 integers:
 
     Q4_0, Q5_0, Q8_0: weight = scale * (number - half)        Q4_1, Q5_1: scale * number + least
 
-A block begins with its scale and, if it has one, its least number, in float16. In Q5, the fifth
-bits of all numbers are next. Then come the numbers, two in a byte: number n in the lower bits,
-number n + 16 in the upper ones. Source: ggml, ggml-common.h. The other schemes (K-quants, IQ4,
-MXFP4) are decoded by llama.cpp's package.
+A block starts with its scale in float16. In Q4_1 and Q5_1, the least number follows, in float16. In
+Q5_0 and Q5_1, the fifth bits of all numbers follow. The numbers come last. In schemes of 4 and 5
+bits, a byte contains number n in the lower bits and number n + 16 in the upper bits. Source: ggml,
+ggml-common.h. llama.cpp's Python package decodes all other schemes (K-quants, IQ4, MXFP4).
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from resumerge.tensors.quantised.encoded import Encode
 from resumerge.tensors.quantised.packed_blocks import Decode
 
 EXTRA = "pip install 'resumerge[gguf]'"
-"""The command that installs the package which decodes the other schemes."""
+"""The command that installs the package for the other schemes."""
 
 MILLISECONDS_OF_PACKAGE = 9.0
-"""Time of one core for 2^20 elements that the package decodes."""
+"""The time that the package takes to decode 2^20 elements, on one core."""
 
 
 @dataclass(frozen=True)
 class _Whole:
-    """Blocks of 32 whole numbers.
+    """A scheme with blocks of 32 integers.
 
     Args:
         bits: the bits of a number: 4, 5 or 8.
-        has_least: whether a block has a least number, which is added; else numbers are around 0.
-        milliseconds: time of one core for 2^20 elements.
+        has_least: whether a block has a least number, which is added; else numbers are signed.
+        milliseconds: the time to decode 2^20 elements on one core.
     """
 
     bits: int
@@ -44,7 +44,12 @@ class _Whole:
     milliseconds: float
 
     def decode(self, blocks: np.ndarray, out: np.ndarray) -> None:
-        """Write the numbers of blocks."""
+        """Write the weights of blocks.
+
+        Args:
+            blocks: uint8, a row for each block.
+            out: float32, a row of 32 weights for each block.
+        """
         begin = 4 if self.has_least else 2
         heads = np.ascontiguousarray(blocks[:, :begin]).view(np.float16).astype(np.float32)
         with np.errstate(all="ignore"):
@@ -53,7 +58,7 @@ class _Whole:
                 out += heads[:, 1:]
 
     def _numbers(self, codes: np.ndarray) -> np.ndarray:
-        """Return the whole numbers, int8."""
+        """Return the integers of blocks, as int8, from the bytes after the scale (and least)."""
         if self.bits == 8:
             return codes.view(np.int8)
         pairs = codes[:, -16:]
@@ -74,22 +79,22 @@ _WHOLE = {
 
 
 def needs_package(scheme: str) -> bool:
-    """Return whether a scheme needs llama.cpp's package and that is not installed."""
+    """Return whether a scheme needs llama.cpp's package, and the package is not installed."""
     return scheme not in _WHOLE and find_spec("gguf") is None
 
 
 def decoded(
     name: str, shape: tuple[int, ...], scheme: str, coded: Tensor, elements: int, nbytes: int
 ) -> PackedBlocks:
-    """Return the tensor that is decoded from blocks.
+    """Return the tensor that decodes blocks.
 
     Args:
-        name: the tensor's name.
-        shape: its shape.
+        name: the name of the tensor.
+        shape: the shape of the decoded tensor.
         scheme: the name of the quantisation.
         coded: the bytes of the blocks, U8.
-        elements: elements of a block.
-        nbytes: bytes of a block.
+        elements: the number of elements of a block.
+        nbytes: the number of bytes of a block.
     """
     whole = _WHOLE.get(scheme)
     decode: Decode = whole.decode if whole else partial(_by_package, scheme)
@@ -107,7 +112,7 @@ def decoded(
 
 
 def _by_package(scheme: str, blocks: np.ndarray, out: np.ndarray) -> None:
-    """Write the numbers of blocks as the package decodes them."""
+    """Write the weights of blocks, decoded by llama.cpp's package."""
     from gguf.constants import GGMLQuantizationType
     from gguf.quants import dequantize
 
@@ -117,11 +122,11 @@ def _by_package(scheme: str, blocks: np.ndarray, out: np.ndarray) -> None:
 
 
 def encoded(tensor: Tensor, scheme: str) -> Encoded:
-    """Return the bytes of the blocks that a tensor is quantised to.
+    """Return the tensor that quantises another tensor to the bytes of blocks.
 
     Args:
-        tensor: a tensor in float32; its rows are whole blocks.
-        scheme: a name of `ENCODED`.
+        tensor: a tensor in float32 whose rows are whole blocks.
+        scheme: a key of `ENCODED`.
     """
     encode, elements, nbytes, milliseconds = ENCODED[scheme]
     rows = (*tensor.shape[:-1], tensor.shape[-1] // elements * nbytes)
@@ -142,7 +147,7 @@ def encoded(tensor: Tensor, scheme: str) -> Encoded:
 def _encode_q8_0(values: np.ndarray, out: np.ndarray) -> None:
     """Encode blocks: scale = largest magnitude / 127, number = round(value / scale).
 
-    Halves are rounded away from zero, and a value is multiplied by the scale's reciprocal in
+    Halves are rounded away from zero. A value is multiplied by the reciprocal of the scale, in
     float32, before the scale is rounded to float16. Source: ggml, quantize_row_q8_0_ref.
     """
     with np.errstate(all="ignore"):
@@ -160,7 +165,7 @@ def _encode_q8_0(values: np.ndarray, out: np.ndarray) -> None:
 def _encode_q4_0(values: np.ndarray, out: np.ndarray) -> None:
     """Encode blocks: scale = the value of largest magnitude / -8, number = value / scale + 8.
 
-    The first 16 numbers are in the low halves of the bytes. Source: ggml, quantize_row_q4_0_ref.
+    The first 16 numbers are in the lower halves of the bytes. Source: ggml, quantize_row_q4_0_ref.
     """
     with np.errstate(all="ignore"):
         place = np.abs(values).argmax(axis=1)[:, None]
@@ -177,7 +182,7 @@ def _reciprocal(scale: np.ndarray) -> np.ndarray:
 
 
 def _without_nonsense(numbers: np.ndarray) -> None:
-    """Replace NaN and infinity by 0: their codes would depend on the processor."""
+    """Replace NaN and infinity by 0, because their codes would depend on the processor."""
     if not np.isfinite(numbers.sum()):
         numbers[~np.isfinite(numbers)] = 0
 
@@ -186,5 +191,7 @@ ENCODED: dict[str, tuple[Encode, int, int, float]] = {
     "Q8_0": (_encode_q8_0, 32, 34, 8.5),
     "Q4_0": (_encode_q4_0, 32, 18, 7.2),
 }
-"""The schemes that are written: encoder, elements and bytes of a block, milliseconds of one core
-for 2^20 elements."""
+"""The schemes that can be written: encoder, elements of a block, bytes of a block, milliseconds.
+
+The milliseconds are the time to encode 2^20 elements on one core.
+"""

@@ -1,10 +1,10 @@
-"""GPTQ: whole numbers of 4 or 8 bits, stored transposed and packed along a weight's columns.
+"""GPTQ: integers of 4 or 8 bits, stored transposed and packed along the inputs of a weight.
 
     weight[output, input] = scales[g, output] * (number - zero),    g = g_idx[input]
 
-``qweight`` (inputs * bits / 32, outputs), ``qzeros`` (groups, outputs * bits / 32), ``scales``
-(groups, outputs), ``g_idx`` (inputs). Files of the first format (checkpoint_format ``gptq``, which
-is the usual one) store each zero point minus one. Source: AutoGPTQ and GPTQModel,
+The tensors are ``qweight`` (inputs * bits / 32, outputs), ``qzeros`` (groups, outputs * bits / 32),
+``scales`` (groups, outputs) and ``g_idx`` (inputs). Files in the first format (checkpoint_format
+``gptq``, the usual one) store each zero point minus one. Source: AutoGPTQ and GPTQModel,
 nn_modules/qlinear.
 """
 
@@ -18,11 +18,11 @@ from resumerge.quantisation.scheme import Checkpoint, Scheme, Weight
 from resumerge.tensors import Dequantised, Repacked, Stored
 
 EXACT_ZEROS = "gptq_v2"
-"""The format that stores zero points themselves."""
+"""The checkpoint_format that stores zero points without a change."""
 
 
 class Gptq(Scheme):
-    """Weights that GPTQ's packers write."""
+    """Weights in the format of AutoGPTQ and GPTQModel."""
 
     def weights(self, checkpoint: Checkpoint) -> Iterator[Weight]:
         for stem, packed in checkpoint.ending(".qweight"):
@@ -76,12 +76,12 @@ def transposed(
 
     Args:
         checkpoint: the model, for messages.
-        name: the weight's name.
+        name: the name of the weight.
         scheme: the name of the quantisation.
-        numbers: the whole numbers: (outputs, inputs).
+        numbers: the integers: (outputs, inputs).
         zeros: the zero points: (outputs, groups).
-        scales: (groups, outputs), contiguous.
-        order: the group of each input; None for groups of one size, in order.
+        scales: the scales: (groups, outputs), contiguous.
+        order: the group of each input; None for consecutive groups of one size.
     """
     outputs, inputs = numbers.shape[0], numbers.columns
     groups = scales.shape[0]

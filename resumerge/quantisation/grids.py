@@ -1,4 +1,4 @@
-"""The grid of blocks of a weight that have one scale each."""
+"""The grid of a weight: blocks of rows and columns with one scale each."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from resumerge.tensors import Dequantised, Stored, Tensor, Transposed
 from resumerge.tensors.quantised.codes import E8M0, Codebook
 
 Grid = tuple[int, int, tuple[int, int]]
-"""The rows of one matrix, its columns, and the (rows, columns) of a block."""
+"""The rows of a matrix, its columns, and the (rows, columns) of a block."""
 
 USUAL = 128
-"""The rows and columns of a block in models whose configs do not state them."""
+"""The rows and columns of a block that are assumed first if config.json states no block."""
 
 READ_SCALES = frozenset({"F32", "BF16", "F16", "F64", "F8_E4M3", "F8_E8M0"})
 """The dtypes of scales that are read as floats."""
@@ -32,22 +32,22 @@ def scaled_weight(
     zeros: Tensor | None = None,
     block_of_column: Tensor | None = None,
 ) -> Dequantised:
-    """Return the weight that is decoded from codes, with the grid of its scales.
+    """Return the tensor that decodes a weight; the grid follows from the shape of the scales.
 
     Args:
         checkpoint: the model, for messages.
-        name: the weight's name.
+        name: the name of the weight.
         scheme: the name of the quantisation.
-        shape: the weight's shape.
+        shape: the shape of the weight.
         codes: the codes, as for `Dequantised`.
-        scales: floats, in the shape that they are stored in.
-        codebook: the numbers of the codes.
-        block: the (rows, columns) of a block that the model's config states.
-        zeros: a zero point for each scale.
-        block_of_column: for each column the number of its block.
+        scales: the scales as floats, in their stored shape.
+        codebook: the numbers of the codes; None if the codes are numbers.
+        block: the (rows, columns) of a block from config.json; None if it states none.
+        zeros: a zero point for each scale; None without zero points.
+        block_of_column: the index of the block of each column; None for consecutive blocks.
 
     Raises:
-        InputError: the weight and its scales do not fit.
+        InputError: the shapes of the weight and its scales do not fit.
     """
     rows, columns, size = _grid(checkpoint, name, shape, scales, block)
     return Dequantised(
@@ -77,14 +77,14 @@ def _grid(
 
     Args:
         checkpoint: the model, for messages.
-        name: the weight's name.
-        shape: the weight's shape.
+        name: the name of the weight.
+        shape: the shape of the weight.
         scales: one number for the whole weight, for each matrix of a stack, for each row, or for
             each block.
-        block: the (rows, columns) of a block if the model's config states them; None to infer them.
+        block: the (rows, columns) of a block from config.json; None to infer them.
 
     Raises:
-        InputError: the shapes of weight and scales do not fit.
+        InputError: the shapes of the weight and its scales do not fit.
     """
     columns = shape[-1] if shape else 1
     rows = shape[-2] if len(shape) > 1 else 1
@@ -111,20 +111,20 @@ def _grid(
 
 
 def _exact(length: int, blocks: int) -> int:
-    """Return the length of each of `blocks` equal blocks; 0 if the length is no multiple."""
+    """Return the length of each of `blocks` equal blocks; 0 if `length` is not divisible."""
     return length // blocks if blocks and length % blocks == 0 else 0
 
 
 def as_scales(checkpoint: Checkpoint, scales: Stored, *, transposed: bool = False) -> Tensor:
-    """Return scales as a tensor of floats. Scales stored as powers of two are decoded.
+    """Return scales as a tensor of floats. Scales that are stored as exponents are decoded.
 
     Args:
         checkpoint: the model, for messages.
-        scales: the scales as they are stored.
-        transposed: whether they are stored in columns.
+        scales: the scales as stored in the file.
+        transposed: whether the stored scales are transposed.
 
     Raises:
-        InputError: they are no scales.
+        InputError: the dtype of the scales is not one of `READ_SCALES` or of exponents.
     """
     if scales.dtype in ("F8_E8M0", "U8"):
         codes: Tensor = replace(scales, dtype="U8")
@@ -137,5 +137,5 @@ def as_scales(checkpoint: Checkpoint, scales: Stored, *, transposed: bool = Fals
 
 
 def as_bytes(tensor: Stored, shape: tuple[int, ...]) -> Stored:
-    """Return packed numbers as bytes of a shape; the bytes lie one after the other."""
+    """Return a contiguous tensor of packed numbers as a tensor of bytes with a shape."""
     return replace(tensor, dtype="U8", shape=shape)

@@ -2,13 +2,13 @@
 
     weight = number * 2^(scale - 127)
 
-Two numbers lie in a byte, the first in the lower 4 bits. Sources: OCP Microscaling Formats v1.0;
-transformers, integrations/mxfp4.py. gpt-oss stores the experts of a layer as ``NAME_blocks``
-(experts, outputs, groups, 16) and ``NAME_scales`` (experts, outputs, groups); its weight NAME is
-(experts, inputs, outputs). compressed-tensors (mxfp4-pack-quantized) stores plain
-matrices, and so do models whose I8 weights have scales in F8_E8M0.
+A byte contains two numbers, the first in the lower 4 bits. gpt-oss stores the experts of a layer as
+``NAME_blocks`` (experts, outputs, groups, 16) and ``NAME_scales`` (experts, outputs, groups); the
+weight NAME has the shape (experts, inputs, outputs). compressed-tensors (mxfp4-pack-quantized)
+stores plain matrices, as do models whose I8 weights have scales in F8_E8M0. Sources: OCP
+Microscaling Formats v1.0; transformers, integrations/mxfp4.py.
 
-Written are matrices as compressed-tensors has them: the scale is the power of two of the largest
+Outputs have the matrices of compressed-tensors. The scale is the power of two of the largest
 magnitude, rounded, divided by 4 (quantization/utils/mxfp_utils.py).
 """
 
@@ -33,13 +33,13 @@ from resumerge.tensors.quantised.codes import E2M1, Codebook
 from resumerge.tensors.quantised.quantised import Form
 
 OF_BYTES = Codebook("e2m1 of a byte", tuple(E2M1.numbers[code & 15] for code in range(256)))
-"""The numbers of codes that have a byte each."""
+"""The numbers of codes that are stored in a byte each."""
 
 GROUP = 32
-"""Numbers with one scale."""
+"""The number of elements that share a scale."""
 
 EXPONENTS = frozenset({"U8", "F8_E8M0"})
-"""The dtypes of scales that are powers of two."""
+"""The dtypes of scales that are stored as exponents of two."""
 
 _GROUPS = {
     "num_bits": 4,
@@ -80,7 +80,7 @@ class Mxfp4(Scheme):
 
 
 def _matrix(checkpoint: Checkpoint, name: str, packed: Stored, scales: Stored) -> Iterator[Weight]:
-    """Yield the weight of packed numbers, if there is a scale for each group of 32."""
+    """Yield the weight of packed numbers, if each group of 32 numbers has a scale."""
     if not packed.shape or not packed.is_contiguous:
         return
     shape = (*packed.shape[:-1], 2 * packed.shape[-1])
@@ -101,7 +101,7 @@ def _matrix(checkpoint: Checkpoint, name: str, packed: Stored, scales: Stored) -
 
 
 class GptOss(Scheme):
-    """Experts in MXFP4, as gpt-oss has them: a matrix of each is stored transposed."""
+    """Experts in MXFP4 in the form of gpt-oss, which stores each expert's matrix transposed."""
 
     def weights(self, checkpoint: Checkpoint) -> Iterator[Weight]:
         for name, blocks in checkpoint.ending("_blocks"):
@@ -133,7 +133,7 @@ class GptOss(Scheme):
 def _expert(
     checkpoint: Checkpoint, name: str, number: int, blocks: Stored, scales: Stored
 ) -> Dequantised:
-    """Return the matrix (inputs, outputs) of an expert."""
+    """Return the matrix of an expert, with the shape (inputs, outputs)."""
     _, outputs, groups, width = blocks.shape
     inputs = groups * GROUP
     packed = replace(

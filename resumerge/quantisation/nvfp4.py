@@ -3,11 +3,12 @@
     weight = number * (scale / global_scale)      compressed-tensors (nvfp4-pack-quantized)
     weight = number * (scale * scale_2)           modelopt
 
-Two numbers lie in a byte, the first in the lower 4 bits. Sources: compressed-tensors,
+A byte contains two numbers, the first in the lower 4 bits. Sources: compressed-tensors,
 compressors/nvfp4; NVIDIA modelopt, quantization/qtensor/nvfp4_tensor.py.
 
-Written is the form of compressed-tensors: ``global_scale = 448 * 6 / largest magnitude``, and a
-group's ``scale = global_scale * (its largest magnitude / 6)`` (quantization/utils/helpers.py).
+Outputs have the form of compressed-tensors: ``global_scale = 448 * 6 / largest magnitude`` of the
+weight, and ``scale = global_scale * (largest magnitude / 6)`` of the group
+(quantization/utils/helpers.py).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from resumerge.tensors.quantised.codes import E2M1
 from resumerge.tensors.quantised.quantised import Form
 
 GROUP = 16
-"""Numbers with one scale."""
+"""The number of elements that share a scale."""
 
 _GROUPS = {
     "num_bits": 4,
@@ -56,7 +57,7 @@ NVFP4 = OutputScheme(
 
 
 class Nvfp4(Scheme):
-    """FP4 with scales in float8 and one in float32."""
+    """Weights in FP4, with a float8 scale for each group and a float32 scale for the weight."""
 
     def weights(self, checkpoint: Checkpoint) -> Iterator[Weight]:
         for stem, whole in checkpoint.ending(".weight_global_scale"):

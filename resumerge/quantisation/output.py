@@ -1,4 +1,4 @@
-"""The description of quantised outputs: tensors of a weight, and quantization_config."""
+"""The description of quantised outputs: the tensors of a weight, and quantization_config."""
 
 from __future__ import annotations
 
@@ -14,27 +14,29 @@ from resumerge.tensors.quantised.quantised import Form
 from resumerge.tensors.target import Target
 
 Config = Callable[[Sequence[str]], dict[str, Any]]
-"""A function that returns the quantization_config, given the modules that stay plain."""
+"""A function from the names of the modules that stay plain to the quantization_config."""
 
 WRITTEN_SCALES = frozenset({"F32", "BF16", "F16"})
-"""The dtypes of scales that are written as floats."""
+"""The dtypes of floats in which scales can be written."""
 
 _PACKED = {"I32": 4, "U8": 1, "I8": 1, "F8_E4M3": 1}
-"""The bytes of an element, for each dtype of codes."""
+"""The number of bytes of an element, by dtype of the codes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """The tensors that a weight is written as.
+    """The tensors in which a quantised weight is written.
+
+    A tensor's name is its name here, after the weight's `stem_of`.
 
     Args:
-        form: the way in which the numbers of a block are written.
+        form: the encoding of the numbers of a block.
         block: the (rows, columns) of a block with one scale; 0 columns for a whole row.
-        codes: the name of the codes, after the module's.
-        scales: the name of the scales, after the module's.
+        codes: the name of the codes.
+        scales: the name of the scales.
         dtype: the dtype of the codes in the file.
-        shape: the name of a tensor with the weight's shape; empty for none.
-        factor: the name of the factor of the whole weight; empty for none.
+        shape: the name of a tensor with the weight's shape; empty without such a tensor.
+        factor: the name of the factor of the whole weight; empty without such a factor.
     """
 
     form: Form
@@ -46,7 +48,7 @@ class Layout:
     factor: str = ""
 
     def obstacle(self, shape: tuple[int, ...]) -> str:
-        """Return why a matrix of a shape cannot be written in the scheme; empty if it can."""
+        """Return the reason why a matrix of a shape cannot be written; "" if it can be."""
         rows, columns = shape
         height, width = self.block[0], self.block[1] or 1
         if rows % height or columns % width:
@@ -58,21 +60,21 @@ class Layout:
 
     @property
     def alignment(self) -> int:
-        """The bytes of which the length of all tensors of a weight together is a multiple."""
+        """The number of bytes that divides the total size of a weight's tensors."""
         return 8 if self.shape else 4
 
     def target(self, target: Target, weight: Tensor) -> Target:
-        """Return a weight of the output as it is written.
+        """Return the target that writes a weight of the output in this layout.
 
         Args:
-            target: the weight.
-            weight: the tensor that computes it, unrounded.
+            target: the unquantised weight.
+            weight: the tensor that computes the weight, unrounded.
         """
         stem = stem_of(target.name)
         *rows, columns = target.shape
         form, block = self.form, (self.block[0], self.block[1] or columns)
-        described = np.array(target.shape, np.int64).tobytes() if self.shape else b""
-        quantised = Quantised.of(target.name, weight, form, block, described)
+        shape_bytes = np.array(target.shape, np.int64).tobytes() if self.shape else b""
+        quantised = Quantised.of(target.name, weight, form, block, shape_bytes)
         width = columns // form.code.per_byte // _PACKED[self.dtype]
         tensors = {stem + self.codes: (*rows, width), stem + self.scales: quantised.grid}
         dtypes = {stem + self.codes: self.dtype, stem + self.scales: form.scales}
@@ -91,7 +93,7 @@ class Layout:
         )
 
     def _bytes(self, rows: int, columns: int) -> int:
-        """Return the bytes of codes and scales."""
+        """Return the total size of codes, scales and factor, in bytes."""
         scales = (rows // self.block[0]) * (columns // (self.block[1] or columns or 1))
         width = BITS[self.form.scales] // 8
         codes = rows * columns // self.form.code.per_byte
@@ -100,14 +102,14 @@ class Layout:
 
 @dataclass(frozen=True, kw_only=True)
 class OutputScheme:
-    """A scheme that weights can be written in.
+    """A scheme in which weights can be written.
 
     Args:
         name: the value of the recipe's ``out_dtype``.
-        kind: the scheme in words.
+        kind: a description of the scheme, for messages.
         layout: the tensors of a weight.
-        config: makes the quantization_config.
-        loaders: a sentence on what loads the output.
+        config: returns the quantization_config.
+        loaders: a sentence on the libraries that load the output.
     """
 
     name: str
@@ -117,9 +119,10 @@ class OutputScheme:
     loaders: str
 
     def layout_beside(self, dtype: str) -> Layout:
-        """Return the tensors of a weight whose model has plain tensors of a dtype.
+        """Return the layout of weights in a model whose plain tensors have a dtype.
 
-        Loaders hold scales of compressed-tensors in that dtype: in BF16, F16 or F32.
+        Loaders of compressed-tensors hold scales in the dtype of the plain tensors. Scales in BF16
+        are therefore written in F16 or F32 if the plain tensors are not BF16.
         """
         if self.layout.form.scales != "BF16":
             return self.layout
@@ -128,19 +131,23 @@ class OutputScheme:
 
 
 def stem_of(name: str) -> str:
-    """Return the beginning of the names of a weight's parts: ``a.q_proj.`` of a.q_proj.weight."""
+    """Return the common beginning of the names of a weight's tensors.
+
+    That is ``a.q_proj.`` for ``a.q_proj.weight``.
+    """
     return name.removesuffix("weight") if name.endswith(".weight") else name
 
 
 def of_compressed_tensors(
     form: str, weights: Mapping[str, Any], activations: Mapping[str, Any] | None = None
 ) -> Config:
-    """Return a function that makes the quantization_config of compressed-tensors.
+    """Return a function that returns the quantization_config of compressed-tensors.
 
     Args:
         form: the name of the format, like ``pack-quantized``.
-        weights: the format's settings of weights, besides that they are symmetric.
-        activations: the settings of activations that are quantised at run time; None for none.
+        weights: the settings of weights, without the settings that all formats share.
+        activations: the settings of activations that are quantised at run time; None if they are
+            not quantised.
     """
     common = {"symmetric": True, "dynamic": False}
 

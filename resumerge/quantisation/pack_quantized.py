@@ -1,12 +1,13 @@
-"""Whole numbers of 4 or 8 bits, packed into int32: compressed-tensors' pack-quantized.
+"""Integers of 4 or 8 bits, packed into int32: pack-quantized of compressed-tensors.
 
     weight = scale * (number - zero)
 
-``weight_packed`` has the numbers of a row one after the other, the first in the lowest bits, each
-with half of the range added, so that it is not negative. Zero points are packed likewise, along
-the other dimension. ``weight_g_idx`` has the group of each column where these are not in order.
+``weight_packed`` contains the numbers of a row one after the other, the first in the lowest bits.
+Half of the range is added to each number, so that it is not negative. Zero points are packed in the
+same way, but along the other dimension. ``weight_g_idx`` contains the group of each column if the
+groups are not consecutive.
 
-Written are 4 bits in groups of 128 of a row, symmetric, rounded to nearest: ``scale = largest
+Outputs have 4 bits in groups of 128 columns, symmetric, rounded to nearest: ``scale = largest
 magnitude / 7.5``, numbers from -8 to 7. Source: compressed-tensors, compressors/pack_quantized;
 quantization/utils/helpers.py, `calculate_qparams`.
 """
@@ -34,7 +35,7 @@ from resumerge.tensors.quantised.codes import Codebook, whole_numbers
 from resumerge.tensors.quantised.quantised import Form
 
 WORD = 32
-"""The bits of the integers that numbers are packed into."""
+"""The number of bits of an integer in which numbers are packed."""
 
 _GROUPS = {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 128}
 
@@ -55,7 +56,7 @@ INT4 = OutputScheme(
 
 
 class PackQuantized(Scheme):
-    """Packed whole numbers with scales, as compressed-tensors writes them."""
+    """Weights of packed integers with scales, in the format of compressed-tensors."""
 
     def weights(self, checkpoint: Checkpoint) -> Iterator[Weight]:
         for stem, packed in checkpoint.ending(".weight_packed"):
@@ -116,7 +117,7 @@ def _written(bits: int, packed: Stored, scales: Stored, tensor: Dequantised) -> 
 
 
 def _codes(packed: Stored, shape: tuple[int, ...], bits: int) -> tuple[Tensor, Codebook]:
-    """Return the numbers of a weight as they are read, and what these stand for."""
+    """Return the codes of a weight, and the codebook that decodes them."""
     per_word, half = WORD // bits, 1 << (bits - 1)
     if shape[1] % per_word == 0:
         return as_bytes(packed, (shape[0], 4 * packed.shape[1])), whole_numbers(bits, half)
@@ -125,7 +126,7 @@ def _codes(packed: Stored, shape: tuple[int, ...], bits: int) -> tuple[Tensor, C
 
 
 def _shape(checkpoint: Checkpoint, stem: str) -> tuple[int, ...]:
-    """Return the weight's shape, which is itself a tensor."""
+    """Return the shape of a weight, which is stored in a tensor."""
     stored = checkpoint.need(f"{stem}.weight_shape", f"{stem}.weight_packed")
     if stored.dtype not in ("I64", "I32") or stored.numel != 2:
         raise checkpoint.unfit(stored.name, "two whole numbers", f"{stored.numel} {stored.dtype}")
@@ -137,7 +138,7 @@ def _shape(checkpoint: Checkpoint, stem: str) -> tuple[int, ...]:
 
 
 def _bits(checkpoint: Checkpoint, packed: Stored, shape: tuple[int, ...]) -> int:
-    """Return the bits of a number, inferred from the shapes."""
+    """Return the number of bits of a packed number, inferred from the shapes."""
     words = packed.shape[-1] if packed.shape else 0
     for bits in (4, 8):
         if words == -(-shape[1] * bits // WORD):
@@ -173,11 +174,11 @@ def _zeros(checkpoint: Checkpoint, zeros: Stored, scales: Stored, bits: int) -> 
 
 
 def as_numbers(numbers: Repacked, subtracted: int = 0) -> Dequantised:
-    """Return whole numbers as float32.
+    """Return packed integers as float32.
 
     Args:
-        numbers: the numbers.
-        subtracted: the number that is subtracted from each of them.
+        numbers: the packed integers.
+        subtracted: the number that is subtracted from each integer.
     """
     shape = numbers.shape[0], numbers.columns
     return Dequantised.elementwise(numbers, shape, "zero points", numbers.codebook(subtracted))

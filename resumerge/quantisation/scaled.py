@@ -1,14 +1,14 @@
-"""Float8 and whole numbers of 8 bits that are multiplied by scales.
+"""Numbers in float8, or integers of 8 bits, that are multiplied by scales.
 
     weight = scale * (number - zero)
 
-with a scale for the whole weight, each row, each matrix of a stack of experts, each group of a row,
-or each block of 128 x 128. Written by transformers (fp8: DeepSeek-V3, Qwen3; fbgemm_fp8),
-compressed-tensors (float-quantized, int-quantized, naive-quantized) and modelopt. DeepSeek names
-the scale ``weight_scale_inv``, or ``scale``, and multiplies by it all the same
+There is a scale for the whole weight, each row, each matrix of a stack of experts, each group of a
+row, or each block of 128 x 128. transformers (fp8: DeepSeek-V3, Qwen3; fbgemm_fp8),
+compressed-tensors (float-quantized, int-quantized, naive-quantized) and modelopt write such
+weights. DeepSeek names the scale ``weight_scale_inv``, or ``scale``; both are factors, too
 (https://huggingface.co/deepseek-ai/DeepSeek-V3, inference/kernel.py, `weight_dequant_kernel`).
 
-Written are float8 numbers (E4M3) with a scale for each block of 128 x 128, or for each row:
+Outputs have float8 numbers (E4M3) with a scale for each block of 128 x 128, or for each row:
 ``scale = largest magnitude / 448``. Sources: transformers, integrations/finegrained_fp8.py;
 compressed-tensors, quantization/utils/helpers.py, `calculate_qparams`.
 """
@@ -35,7 +35,7 @@ from resumerge.tensors.quantised.quantised import Form
 CODES = {"F8_E4M3": "float8 (E4M3)", "F8_E5M2": "float8 (E5M2)", "I8": "whole numbers of 8 bits"}
 
 LARGEST = 448.0
-"""The largest number in E4M3."""
+"""The largest number of E4M3."""
 
 
 def _fine_grained(plain: Sequence[str]) -> dict[str, Any]:
@@ -89,7 +89,7 @@ FP8_CHANNEL = OutputScheme(
 
 
 class Scaled(Scheme):
-    """Numbers of 8 bits with scales."""
+    """Weights of 8-bit numbers with scales."""
 
     def weights(self, checkpoint: Checkpoint) -> Iterator[Weight]:
         for name, codes in checkpoint.of_types(CODES):
@@ -99,7 +99,7 @@ class Scaled(Scheme):
 
 
 def scales_beside(checkpoint: Checkpoint, name: str) -> Stored | None:
-    """Return the scales of a tensor of codes; None if there are none."""
+    """Return the tensor with the scales of a tensor of codes; None if there is no such tensor."""
     stem = name.removesuffix(".weight")
     names = [f"{name}_scale_inv", f"{name}_scale"] + [f"{stem}.scale"] * (stem != name)
     return next((found for each in names if (found := checkpoint.find(each)) is not None), None)
@@ -131,10 +131,10 @@ def _weight(checkpoint: Checkpoint, name: str, codes: Stored, scales: Stored) ->
 
 
 def _stated_block(checkpoint: Checkpoint, name: str) -> tuple[int, int] | None:
-    """Return the (rows, columns) of a block that a model's config states; None if it states none.
+    """Return the (rows, columns) of a block from config.json; None if it states no block.
 
     Raises:
-        InputError: the config states something that is no block.
+        InputError: the value in config.json is not two whole numbers above 0.
     """
     match checkpoint.stated.get("weight_block_size"):
         case None:
@@ -150,7 +150,11 @@ def _stated_block(checkpoint: Checkpoint, name: str) -> tuple[int, int] | None:
 
 
 def _written(codes: Stored, scales: Stored, tensor: Dequantised) -> Layout | None:
-    """Return how the weight is written; None if its numbers or scales are of another type."""
+    """Return the layout in which a changed weight is written; None if it cannot be written.
+
+    Only matrices in E4M3 can be written, and stacks whose matrices are whole blocks, with scales of
+    `WRITTEN_SCALES`.
+    """
     in_stack = (
         len(codes.shape) > 2 and tensor.rows % tensor.block[0] and tensor.rows != tensor.block[0]
     )
@@ -175,7 +179,7 @@ def as_floats(checkpoint: Checkpoint, zeros: Stored) -> Dequantised:
     """Return zero points as float32.
 
     Raises:
-        InputError: they are neither float8 nor whole numbers of 8 bits.
+        InputError: the zero points are neither float8 nor integers of 8 bits.
     """
     if zeros.dtype not in CODES:
         raise checkpoint.unfit(zeros.name, f"zero points in {', '.join(CODES)}", zeros.dtype)
@@ -183,7 +187,7 @@ def as_floats(checkpoint: Checkpoint, zeros: Stored) -> Dequantised:
 
 
 def _scales(count: int, columns: int, block: tuple[int, int]) -> str:
-    """Return the scales of a weight in words."""
+    """Return a description of the scales of a weight, for messages."""
     if count == 1:
         return "one scale"
     if block[1] < columns:
