@@ -1,7 +1,7 @@
 """One expert of a mixture as a dense model, for ``extract_expert`` of a recipe.
 
-The dense architectures follow transformers 5: the layers of a dense architecture differ from those
-of its mixture in the MLP only.
+The dense architectures are facts of transformers 5. The layers of a dense architecture and of its
+mixture differ only in the MLP.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     },
     "qwen3_moe": {"hidden_size": 2048, "num_hidden_layers": 24, "num_key_value_heads": 4},
 }
-"""The mixtures' defaults of keys for which the dense architecture has another default."""
+"""Defaults in the config.json of mixtures that differ from the dense architecture's defaults."""
 
 _OF_MIXTURES = re.compile(
     r".*expert.*|.*router.*|moe_.*|norm_topk_prob|decoder_sparse_step|mlp_only_layers|auto_map"

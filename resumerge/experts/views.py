@@ -107,11 +107,11 @@ def _named_like(source: Source, reference: Source) -> tuple[Source, dict[str, st
     if source is reference or not _has_experts(reference):
         return source, {}
     reference_rests = {Template.of(name).rest for name in reference.tensors}
-    ours = {common(rest): rest for rest in reference_rests}
+    rest_by_common = {common(rest): rest for rest in reference_rests}
     tensors, renamed = {}, dict[str, str]()
     for name, tensor in source.tensors.items():
         template = Template.of(name)
-        new_rest = ours.get(common(template.rest))
+        new_rest = rest_by_common.get(common(template.rest))
         if template.rest in reference_rests or new_rest is None:
             tensors[name] = tensor
         else:
@@ -122,9 +122,9 @@ def _named_like(source: Source, reference: Source) -> tuple[Source, dict[str, st
 
 def _aliases(packed: Mapping[str, str], renamed: Mapping[str, str]) -> Aliases:
     aliases: dict[str, list[str]] = defaultdict(list)
-    own = {theirs: ours for ours, theirs in renamed.items()}
-    for ours, theirs in renamed.items():
-        aliases[ours].append(theirs)
+    renamed_to = {own_rest: reference_rest for reference_rest, own_rest in renamed.items()}
+    for reference_rest, own_rest in renamed.items():
+        aliases[reference_rest].append(own_rest)
     for matrix, tensor in packed.items():
-        aliases[own.get(matrix, matrix)].append(tensor)
+        aliases[renamed_to.get(matrix, matrix)].append(tensor)
     return aliases

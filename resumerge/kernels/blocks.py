@@ -110,8 +110,8 @@ class Scan(Protocol[Partial]):
 
         Args:
             function: the map function.
-            sample: whether only the first sixteenth of each block is read. The result can be a
-                guess only, which another scan verifies.
+            sample: whether only the first sixteenth of each block is read. A result from a sample
+                is a guess, and another scan has to verify it.
         """
 
 

@@ -104,6 +104,6 @@ def _log(x: np.ndarray) -> np.ndarray:
     """Return the natural logarithm to 1e-13. Libraries are not used: their roundings differ."""
     fraction, exponent = np.frexp(x)
     s = (fraction - 1.0) / (fraction + 1.0)
-    odd = _polynomial(s * s, tuple(1.0 / k for k in range(1, 30, 2)))
-    log: np.ndarray = 2.0 * s * odd + exponent * _LOG_2
+    series = _polynomial(s * s, tuple(1.0 / k for k in range(1, 30, 2)))
+    log: np.ndarray = 2.0 * s * series + exponent * _LOG_2
     return log

@@ -32,11 +32,11 @@ def weighted_sum(
     Args:
         terms: the x_i.
         weights: the w_i.
-        out: the vector to write to, rounded to its dtype; None for a new vector, which is meant as
-            an operand of another kernel.
+        out: the vector to write to, rounded to its dtype; None to return a new vector as an operand
+            for another kernel.
 
     Returns:
-        `out`, or the new vector.
+        `out`, or the new vector: float32, or float64 if float32 overflows.
     """
     return _computed(lambda x, to, _: _kernels.weighted_sum(x, weights, to), terms, out)
 
@@ -56,11 +56,11 @@ def weighted_sum_along(
             `by_column`, ``(len(terms), row)``.
         row: the number of elements of a row.
         by_column: whether the weights belong to columns; else they belong to rows.
-        out: the vector to write to, rounded to its dtype; None for a new vector, which is meant as
-            an operand of another kernel.
+        out: the vector to write to, rounded to its dtype; None to return a new vector as an operand
+            for another kernel.
 
     Returns:
-        `out`, or the new vector.
+        `out`, or the new vector: float32, or float64 if float32 overflows.
     """
     rounded = np.ascontiguousarray(weights, np.float32)
     return _computed(
@@ -93,9 +93,9 @@ def trimmed_mean(vectors: Sequence[Vector], cut: int, out: Vector) -> None:
 def variance(vectors: Sequence[Vector]) -> Vector:
     """Return the population variance of each element over several vectors.
 
-    The vectors have the same base, or none has a base. The variance is exactly 0 where all values
-    are equal. It is computed by Welford's recurrence, which needs no sum of squares
-    (https://doi.org/10.2307/1266577), with each operation rounded to float32. A variance that is
+    All vectors have the same base, or no vector has a base. The variance is exactly 0 where all
+    values are equal. It is computed by Welford's recurrence, without a sum of squares
+    (https://doi.org/10.2307/1266577), and each operation is rounded to float32. A variance that is
     too large for float32 is infinite.
 
     Returns:

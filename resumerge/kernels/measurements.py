@@ -42,7 +42,7 @@ def measured_bytes(length: int, block: int) -> int:
 
 
 def keeping_exact(out: Vector, block: int, buffer: np.ndarray) -> Vector:
-    """Return a vector that keeps results, and also the measured ones before they are rounded.
+    """Return a vector for results that also keeps the measured results before they are rounded.
 
     Args:
         out: the vector of the results of the block run.

@@ -43,15 +43,15 @@ def without_overflow(
     """
     if not compute(vectors, out, 1.0):
         return
-    size, small = len(out), scaled(vectors)
+    size, scaled_vectors = len(out), scaled(vectors)
     result, from_small = np.empty(size, np.float32), np.empty(size, np.float32)
     compute(vectors, Vector(result), 1.0)
-    compute(small, Vector(from_small), SCALE)
+    compute(scaled_vectors, Vector(from_small), SCALE)
     is_right = np.isfinite(result)
     if within:
         inner_sum, inner_small = np.empty(size, np.float32), np.empty(size, np.float32)
         within(vectors, Vector(inner_sum), 1.0)
-        within(small, Vector(inner_small), SCALE)
+        within(scaled_vectors, Vector(inner_small), SCALE)
         # If the scaled sum is not finite either, an operand is not finite.
         is_right &= np.isfinite(inner_sum) | ~np.isfinite(inner_small)
     is_right |= ~np.isfinite(from_small)  # an operand is not finite

@@ -62,9 +62,9 @@ def add_task_vectors(
 ) -> None:
     """Write ``base + scale * sum(a_i * f_i * m_i * d_i)``.
 
-    Signs are elected as in TIES (https://arxiv.org/abs/2306.01708, section 4.2), which is also
-    called sign consensus: an element of the sum includes only the terms that have the sign of the
-    sum of all terms. A sum of zero counts as positive, and a term of zero has no sign.
+    Signs are elected as in TIES (https://arxiv.org/abs/2306.01708, section 4.2): an element of the
+    sum includes only the terms with the sign of the sum of all terms. A sum of zero counts as
+    positive, and a term of zero has no sign. This is also called sign consensus.
 
     Args:
         base: the vector that the `deltas` are differences from.
@@ -94,7 +94,7 @@ def add_task_vectors(
 
 
 def _as_mask(delta: Vector, mask_or_threshold: MaskOrThreshold) -> np.ndarray | None:
-    """Return the mask of a threshold, which would be wrong for scaled numbers; a mask unchanged."""
+    """Return a mask unchanged, or the mask of a threshold: it does not apply to scaled numbers."""
     if not isinstance(mask_or_threshold, tuple):
         return mask_or_threshold
     mask = np.empty(len(delta), np.uint8)

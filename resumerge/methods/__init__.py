@@ -1,4 +1,4 @@
-"""Merge methods: each is one class, which declares its name, parameters, papers and costs.
+"""Merge methods. Each method is a class that declares its name, parameters, papers and costs.
 
 `base.py` defines the base classes, `registry.py` holds the methods by name, and `loading.py` finds
 them. The folders `averages/`, `pairs/`, `spherical/` and `task_vectors/` contain the built-in

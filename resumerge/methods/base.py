@@ -32,7 +32,7 @@ class Parameter:
     Args:
         name: the key in the recipe.
         meaning: one line for the user.
-        default: the value if the recipe sets none.
+        default: the value if the recipe does not set the parameter.
         kind: the type of the value.
         per_model: whether each model has its own value; else the merge has one.
         low: the smallest value allowed, inclusive.
@@ -93,7 +93,7 @@ class TensorContext:
         shape: the shape of the tensor.
         params: the parameters of the merge, resolved for this tensor.
         per_model: the parameters of each input, in the order of the inputs.
-        base: the index of the base model's input; None where the recipe names none.
+        base: the index of the base model's input; None if the recipe names no base model.
         name: the name of the output tensor; part of the key of random masks.
         seed: the seed of the run; part of the key of random masks.
         bits: the width of an element of the widest input.
@@ -138,8 +138,8 @@ class MergeMethod(ABC):
     """The declarations of every merge method. Its subclasses `Method` and `KernelMethod` compute.
 
     For each tensor the engine first calls `statistics`, which makes any number of reductions over
-    the blocks (none for an elementwise method). The engine then computes every block. The bits
-    that a call returns must not depend on earlier or concurrent calls.
+    the blocks; an elementwise method makes no reduction. The engine then computes every block. The
+    bits that a call returns must not depend on earlier or concurrent calls.
     """
 
     name: ClassVar[str]
@@ -158,17 +158,17 @@ class MergeMethod(ABC):
     version: ClassVar[int] = 1
     """The version of the results, raised when they change; part of a run's fingerprint."""
     whole_tensor: ClassVar[bool] = False
-    """Whether a block is the whole tensor, however large it is."""
+    """Whether a block is always the whole tensor, of any size."""
     cost: ClassVar[BlockCost] = BlockCost()
     not_in_statistics: ClassVar[frozenset[str]] = frozenset()
     """The parameters that `statistics` does not depend on.
 
-    In a sweep, tensors that differ in these parameters alone share their statistics.
+    In a sweep, tensors that differ only in these parameters share their statistics.
     """
     combines_changes: ClassVar[bool] = False
     """Whether the method needs only the models' differences from their base, such as adapters."""
     is_weighted_sum: ClassVar[bool] = False
-    """Whether the combined change is a weighted sum whose factors depend on parameters alone."""
+    """Whether the combined change is a weighted sum with factors that depend only on parameters."""
 
     def validate(self, tensor: TensorContext) -> str | None:
         """Check the parameters of one tensor against each other.

@@ -26,7 +26,7 @@ class Answers:
     """The values that a method returns about one tensor during planning; see `MergeMethod`.
 
     Args:
-        contradiction: a description of valid parameters, if those of the tensor contradict each
+        contradiction: a description of valid parameters, if the tensor's parameters contradict each
             other; else None.
         row_elements: the length of rows that must not be split between blocks; None without such
             rows.
@@ -39,7 +39,7 @@ class Answers:
 
 
 def ask(method: MergeMethod, tensor: TensorContext) -> Answers:
-    """Return what a method answers about a tensor; the defaults for an empty tensor.
+    """Return the checked answers of a method about a tensor; the defaults for an empty tensor.
 
     Raises:
         InputError: a returned value is invalid, or a method of the user fails.
@@ -47,13 +47,13 @@ def ask(method: MergeMethod, tensor: TensorContext) -> Answers:
     if tensor.numel == 0:
         return Answers()
     inputs = len(tensor.per_model)
-    is_copy = "True or False" if inputs == 1 else f"False, since {inputs} models are merged"
+    expected_copy = "True or False" if inputs == 1 else f"False, since {inputs} models are merged"
     _answer(method, method.passes, tensor, _is_count, "a whole number above 0")
     _answer(method, method.statistics_bytes, tensor, _is_size, "a whole number, 0 or more")
     return Answers(
         _answer(method, method.validate, tensor, _is_text_or_none, "text, or None"),
         _answer(method, method.row_elements, tensor, _is_row, "a whole number above 0, or None"),
-        _answer(method, method.is_copy, tensor, lambda f: f in (False, inputs == 1), is_copy),
+        _answer(method, method.is_copy, tensor, lambda f: f in (False, inputs == 1), expected_copy),
     )
 
 

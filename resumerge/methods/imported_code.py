@@ -54,7 +54,7 @@ def code_of_module(name: str) -> str:
 
 
 def unknown_code(origin: str) -> str:
-    """Return the places of an origin where unknown code may run; "" if there are none."""
+    """Return the places in an origin at which unknown code may run; "" without such places."""
     places = map(_marked, origin.split("; "))
     return "; ".join(place for place in places if place)
 
@@ -140,7 +140,7 @@ class _Code:
                 return
 
     def _spec(self, name: str, places: list[str] | None) -> ModuleSpec | None:
-        """Return a module's spec from Python's finders, which search `_folders` last; or None."""
+        """Return a module's spec from Python's finders, or None; `_folders` are searched last."""
         for search_paths in (places, self._folders) if places is None else (places,):
             for finder in sys.meta_path:
                 # For the full name, PathFinder looks up the parent of a package without __init__.py

@@ -132,7 +132,7 @@ class Registry(Mapping[str, MergeMethod]):
 
 
 def _incomplete(method: MergeMethod) -> str | None:
-    """Return the first missing or invalid part of a method's declaration; None if there is none."""
+    """Return the first missing or invalid part of a method's declaration; None if it is valid."""
     for attribute in ("name", "summary"):
         if not isinstance(getattr(method, attribute, None), str):
             return f"no {attribute}"

@@ -29,8 +29,8 @@ def refused(what: str, where: object, file: str | None = None) -> Iterator[None]
     except ResumergeError:
         raise
     except BaseException as error:
-        found = raised(error, file)
-        raise refuse(what, where=where, found=found, fix=_remedy(error)) from error
+        description = raised(error, file)
+        raise refuse(what, where=where, found=description, fix=_remedy(error)) from error
 
 
 def _remedy(error: BaseException) -> str:
@@ -47,7 +47,7 @@ def raised(error: BaseException, file: str | None) -> str:
 
 
 def line_of(error: BaseException, file: str | None) -> str:
-    """Return the innermost line of a file in an error's traceback; else that of any file."""
+    """Return the innermost line of a file in an error's traceback, or else of any file."""
     frames = traceback.extract_tb(error.__traceback__)
     last = ([frame for frame in frames if frame.filename == file] or frames)[-1]
     return f"{Path(last.filename).name}, line {last.lineno}"

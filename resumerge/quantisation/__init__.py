@@ -56,5 +56,5 @@ def dequantised_weights(checkpoint: Checkpoint) -> Iterator[Weight]:
     for scheme in QUANTISATIONS:
         weights = list(scheme.weights(checkpoint))
         yield from weights
-        taken = {name for weight in weights for name in (*weight.parts, *weight.unused)}
-        checkpoint = checkpoint.without(taken)
+        used_names = {name for weight in weights for name in (*weight.parts, *weight.unused)}
+        checkpoint = checkpoint.without(used_names)

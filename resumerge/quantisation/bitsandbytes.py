@@ -163,12 +163,12 @@ class _State:
                 stored.name, "a short JSON object in U8", f"{stored.nbytes} bytes"
             )
         try:
-            said = json.loads(checkpoint.read(stored).decode())
+            description = json.loads(checkpoint.read(stored).decode())
         except (ValueError, RecursionError) as error:
             raise checkpoint.unfit(stored.name, "a JSON object", str(error)[:80]) from None
-        if not isinstance(said, dict):
-            raise checkpoint.unfit(stored.name, "a JSON object", type(said).__name__)
-        self._said: Mapping[str, Any] = said
+        if not isinstance(description, dict):
+            raise checkpoint.unfit(stored.name, "a JSON object", type(description).__name__)
+        self._said: Mapping[str, Any] = description
 
     def shape(self) -> tuple[int, ...]:
         """Return the shape of the weight: 1 to `MOST_DIMENSIONS` dimensions, none of them 0."""

@@ -96,8 +96,8 @@ def decoded(
         elements: the number of elements of a block.
         nbytes: the number of bytes of a block.
     """
-    whole = _WHOLE.get(scheme)
-    decode: Decode = whole.decode if whole else partial(_by_package, scheme)
+    decoder = _WHOLE.get(scheme)
+    decode: Decode = decoder.decode if decoder else partial(_by_package, scheme)
     return PackedBlocks(
         name=name,
         dtype="F32",
@@ -107,7 +107,7 @@ def decoded(
         elements=elements,
         block_bytes=nbytes,
         decode=decode,
-        milliseconds=whole.milliseconds if whole else MILLISECONDS_OF_PACKAGE,
+        milliseconds=decoder.milliseconds if decoder else MILLISECONDS_OF_PACKAGE,
     )
 
 
@@ -172,9 +172,9 @@ def _encode_q4_0(values: np.ndarray, out: np.ndarray) -> None:
         scale = np.take_along_axis(values, place, axis=1) / np.float32(-8)
         numbers = np.trunc(values * _reciprocal(scale) + np.float32(8.5))
         _without_nonsense(numbers)
-        whole = np.minimum(numbers, np.float32(15)).astype(np.uint8)
+        codes = np.minimum(numbers, np.float32(15)).astype(np.uint8)
         out[:, :2] = scale.astype(np.float16).view(np.uint8)
-        out[:, 2:] = whole[:, :16] | (whole[:, 16:] << np.uint8(4))
+        out[:, 2:] = codes[:, :16] | (codes[:, 16:] << np.uint8(4))
 
 
 def _reciprocal(scale: np.ndarray) -> np.ndarray:

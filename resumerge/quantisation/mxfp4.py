@@ -74,9 +74,9 @@ class Mxfp4(Scheme):
             if packed.dtype == "U8" and scales is not None and scales.dtype in EXPONENTS:
                 yield from _matrix(checkpoint, f"{stem}.weight", packed, scales)
         for name, bytes_ in checkpoint.of_types({"I8"}):
-            beside = scales_beside(checkpoint, name)
-            if beside is not None and beside.dtype == "F8_E8M0":
-                yield from _matrix(checkpoint, name, bytes_, beside)
+            exponents = scales_beside(checkpoint, name)
+            if exponents is not None and exponents.dtype == "F8_E8M0":
+                yield from _matrix(checkpoint, name, bytes_, exponents)
 
 
 def _matrix(checkpoint: Checkpoint, name: str, packed: Stored, scales: Stored) -> Iterator[Weight]:
@@ -91,13 +91,13 @@ def _matrix(checkpoint: Checkpoint, name: str, packed: Stored, scales: Stored) -
     unused = checkpoint.names(f"{name}_shape")
     kind = f"MXFP4 in groups of {GROUP}"
     stem = stem_of(name)
-    written = replace(
+    layout = replace(
         MXFP4.layout,
         codes=packed.name.removeprefix(stem),
         scales=scales.name.removeprefix(stem),
         dtype=packed.dtype,
     )
-    yield Weight(name, tensor, (packed.name, scales.name), kind, unused, written)
+    yield Weight(name, tensor, (packed.name, scales.name), kind, unused, layout)
 
 
 class GptOss(Scheme):

@@ -35,8 +35,8 @@ class Layout:
         codes: the name of the codes.
         scales: the name of the scales.
         dtype: the dtype of the codes in the file.
-        shape: the name of a tensor with the weight's shape; empty without such a tensor.
-        factor: the name of the factor of the whole weight; empty without such a factor.
+        shape: the name of a tensor with the weight's shape; empty if none is written.
+        factor: the name of the factor of the whole weight; empty if none is written.
     """
 
     form: Form

@@ -108,9 +108,13 @@ def _weight(checkpoint: Checkpoint, stem: str, packed: Stored) -> Weight:
 
 
 def _written(bits: int, packed: Stored, scales: Stored, tensor: Dequantised) -> Layout | None:
-    """Return how the weight is written; None if its numbers or scales are of another type."""
-    whole = tensor.columns % (WORD // 4) == 0 and tensor.block[1] % 2 == 0
-    if bits != 4 or scales.dtype not in WRITTEN_SCALES or not whole:
+    """Return the layout in which a changed weight is written; None if it cannot be written.
+
+    Only numbers of 4 bits can be written, in rows of whole words and blocks of whole bytes, with
+    scales of `WRITTEN_SCALES`.
+    """
+    fits = tensor.columns % (WORD // 4) == 0 and tensor.block[1] % 2 == 0
+    if bits != 4 or scales.dtype not in WRITTEN_SCALES or not fits:
         return None
     form = replace(INT4.layout.form, scales=scales.dtype)
     return replace(INT4.layout, form=form, block=tensor.block, shape="")

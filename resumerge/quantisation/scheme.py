@@ -61,8 +61,8 @@ class Checkpoint:
     def stated(self) -> Mapping[str, Any]:
         """The section of config.json that describes the quantisation; empty if there is none."""
         configs = [self.config, *(v for v in self.config.values() if isinstance(v, Mapping))]
-        found = (config.get(key) for config in configs for key in STATED)
-        return next((stated for stated in found if isinstance(stated, Mapping) and stated), {})
+        sections = (config.get(key) for config in configs for key in STATED)
+        return next((stated for stated in sections if isinstance(stated, Mapping) and stated), {})
 
     def without(self, names: Collection[str]) -> Checkpoint:
         """Return the checkpoint without the tensors of some names."""
@@ -129,8 +129,8 @@ def stated_dtype(section: Mapping[str, Any]) -> str | None:
 
     The result is None if the config states no dtype, or one of fewer than 16 bits.
     """
-    found = (BY_TORCH_NAME.get(str(section.get(key))) for key in ("dtype", "torch_dtype"))
-    return next((dtype for dtype in found if dtype is not None and BITS[dtype] >= 16), None)
+    dtypes = (BY_TORCH_NAME.get(str(section.get(key))) for key in ("dtype", "torch_dtype"))
+    return next((dtype for dtype in dtypes if dtype is not None and BITS[dtype] >= 16), None)
 
 
 class Scheme(ABC):

@@ -47,8 +47,8 @@ def adapter_extraction(model: str, base_model: str, options: Mapping[str, Any]) 
         options: the keys below ``extract_lora``; a value that is None or empty is left out.
     """
     options_set = {key: value for key, value in options.items() if value not in (None, (), [])}
-    written = {k: list(v) if isinstance(v, tuple) else v for k, v in options_set.items()}
-    return {"extract_lora": {"model": model, **written}, "base_model": base_model}
+    section = {k: list(v) if isinstance(v, tuple) else v for k, v in options_set.items()}
+    return {"extract_lora": {"model": model, **section}, "base_model": base_model}
 
 
 def as_yaml(recipe: Mapping[str, Any]) -> str:

@@ -117,16 +117,16 @@ def checkpoints_since(text: str, begun: str) -> list[str] | None:
 
 def _unlisted(documents: Sequence[Document]) -> tuple[list[dict[Any, Any]], list[str]]:
     """Return the data of documents without their matched checkpoints, and these checkpoints."""
-    data, listed = [], list[str]()
+    data, checkpoints = [], list[str]()
     for document in documents:
         section = document.data.get(AVERAGE)
         if isinstance(section, dict) and isinstance(section.get(LISTED), list):
-            listed = section[LISTED]
+            checkpoints = section[LISTED]
             other_keys = {key: value for key, value in section.items() if key != LISTED}
             data.append({**document.data, AVERAGE: other_keys})
         else:
             data.append(document.data)
-    return data, listed
+    return data, checkpoints
 
 
 def _expanded(document: Document) -> Averages:
@@ -230,12 +230,12 @@ def _check_keys(section: Any, top: Mapping[Any, Any]) -> None:
         )
     for key in section:
         if key not in _KEYS:
-            near = closest(str(key), _KEYS)
+            similar = closest(str(key), _KEYS)
             raise InvalidValue(
                 f"The average has no key {key!r}",
                 expected=", ".join(_KEYS),
                 found=str(key),
-                fix=f"Did you mean '{near}'?" if near else "Delete it",
+                fix=f"Did you mean '{similar}'?" if similar else "Delete it",
                 at=(AVERAGE, str(key)),
             )
 
@@ -289,7 +289,7 @@ def _checkpoints(section: Mapping[str, Any], key: str, *, matched: bool) -> list
 
 
 def _matches(entry: str, at: tuple[str | int, ...]) -> list[str]:
-    """Return the folders (or else files) that a pattern matches; an entry without pattern alone."""
+    """Return the folders, or else the files, that a pattern matches; [entry] for a plain name."""
     if "://" in entry or not has_magic(entry) or Path(entry).exists():
         return [entry]
     matched = glob(os.path.expanduser(entry))  # noqa: PTH111, PTH207
@@ -357,12 +357,12 @@ def _schedule(entry: Any, at: tuple[str | int, ...]) -> Schedule:
 
 
 def _no_schedule(entry: Any, at: tuple[str | int, ...]) -> InvalidValue:
-    near = closest(entry, tuple(DECAYS)) if isinstance(entry, str) else None
+    similar = closest(entry, tuple(DECAYS)) if isinstance(entry, str) else None
     return InvalidValue(
         f"{describe(entry)} is no schedule of weights",
         expected=f"{', '.join(DECAYS)}, or {{ema: 0.9}} with a decay between 0 and 1",
         found=describe(entry),
-        fix=f"Did you mean '{near}'?" if near else "Write one of these, or a list of some",
+        fix=f"Did you mean '{similar}'?" if similar else "Write one of these, or a list of some",
         at=at,
     )
 

@@ -42,8 +42,8 @@ class InvalidRecipe(InputError):
     """The error for a recipe that has problems.
 
     Args:
-        valid_parts: the documents without their invalid values, for further checks. A document
-            that lacks a required value after that, such as a method, is left out.
+        valid_parts: the documents without their invalid values, for further checks. A document is
+            left out if it then lacks a required value, such as the method.
     """
 
     valid_parts: Sequence[Recipe] = ()

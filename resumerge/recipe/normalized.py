@@ -27,7 +27,7 @@ def normalized(recipe: Recipe) -> dict[str, Any]:
         | {"slices": [_slice(slice_) for slice_ in module.slices]}
         for module in recipe.modules
     ]
-    whole = len(modules) == 1 and modules[0]["name"] is None
+    is_whole_model = len(modules) == 1 and modules[0]["name"] is None
     stages = {stage.name: normalized(stage) for stage in recipe.stages}
     expert = recipe.extract_expert
     return {
@@ -44,7 +44,7 @@ def normalized(recipe: Recipe) -> dict[str, Any]:
         **({"rank": recipe.rank} if recipe.rank else {}),
         **({} if expert is None else {"extract_expert": expert}),
         **({"stages": stages} if stages else {}),
-        **({"slices": modules[0]["slices"]} if whole else {"modules": modules}),
+        **({"slices": modules[0]["slices"]} if is_whole_model else {"modules": modules}),
     }
 
 

@@ -82,8 +82,8 @@ def _quoted(value: object, path: str, *, read: bool = False) -> Iterator[tuple[s
             yield path, value
     elif isinstance(value, Mapping):
         for key, item in value.items():
-            inside = key in _NUMBERS or (read and key != "filter")
-            yield from _quoted(item, child(path, str(key)), read=inside)
+            is_number = key in _NUMBERS or (read and key != "filter")
+            yield from _quoted(item, child(path, str(key)), read=is_number)
     elif isinstance(value, list):
         for index, item in enumerate(value):
             yield from _quoted(item, child(path, index), read=read)

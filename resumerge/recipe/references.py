@@ -127,8 +127,8 @@ def _from_text(text: str) -> ModelRef:
         return ModelRef(text, name if _exists(name) else text)
     in_repo = _REPO_FILE.fullmatch(name)
     repo, file = in_repo.groups() if in_repo else (name, "")
-    inside = not {".", ".."} & set(file.split("/"))
-    if not _REPO_ID.fullmatch(repo) or no_revision or not inside:
+    is_inside_repo = not {".", ".."} & set(file.split("/"))
+    if not _REPO_ID.fullmatch(repo) or no_revision or not is_inside_repo:
         raise InvalidValue(
             f"'{text}' is neither a folder nor the name of a model on the Hub",
             expected="a folder or a weight file that exists, or org/name with letters, digits, "
@@ -197,8 +197,8 @@ def _in_bucket(text: str) -> ModelRef:
 def _with_adapter(text: str) -> ModelRef:
     """Return the reference to a model with an adapter, from the text ``model+adapter``.
 
-    The text is split at the first ``+`` whose left side is an existing path; without one, at the
-    first ``+``. Spaces around that ``+`` are ignored.
+    The text is split at the first ``+`` whose left side is an existing path. Without such a path,
+    it is split at the first ``+``. Spaces around that ``+`` are ignored.
     """
     parts = text.split("+")
     cuts = [k for k in range(1, len(parts)) if _exists("+".join(parts[:k]).strip())] or [1]

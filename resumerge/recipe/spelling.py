@@ -1,4 +1,4 @@
-"""Finds the known name that is most similar to an unknown name, or of which it is a misspelling."""
+"""The search for the known name that an unknown name resembles, abbreviates or misspells."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SHORTEST = 3
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that is most similar to `name`; None if none is close. Ignore case."""
+    """Return the known name that is most similar to `name` in any case; None if none is close."""
     names = {word.lower(): word for word in known}
     near = difflib.get_close_matches(name.lower(), list(names), n=1)
     return names[near[0]] if near else None

@@ -116,14 +116,14 @@ def _misspelled(documents: Sequence[Recipe]) -> Iterator[Problem]:
     for document in documents:
         for ref in document.models:
             text = ref.parts[0].text
-            near = misspelled(text, names) if "/" not in text and text not in names else None
-            if near is not None:
+            similar = misspelled(text, names) if "/" not in text and text not in names else None
+            if similar is not None:
                 yield document.problem(
                     f"No document has the name {text!r}",
                     document.path_of(ref),
                     expected=f"the name of a document ({', '.join(names)}), or a model",
                     found=text,
-                    fix=f"Write '{near}'; or './{text}' for a folder, and org/name for a model "
+                    fix=f"Write '{similar}'; or './{text}' for a folder, and org/name for a model "
                     "on the Hub",
                 )
 
@@ -133,7 +133,7 @@ def _in_circles(documents: Sequence[Recipe]) -> list[Problem]:
     outside_circles = {document.name for document in _ordered(documents)}
     in_circles = {document.name for document in documents if document.name not in outside_circles}
     while in_circles != (needed_by_them := in_circles & _named_in(documents, in_circles)):
-        in_circles = needed_by_them  # drops documents that none of the other ones needs
+        in_circles = needed_by_them  # drops documents that no remaining document needs
     return [
         document.problem(
             f"The stage {document.name!r} is made from itself",

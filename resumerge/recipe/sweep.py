@@ -69,25 +69,27 @@ def variants_of(document: Document, file: str) -> tuple[dict[str, Document], lis
         the documents, without the key ``sweep``, and the problems of the sweep. If there are
         problems, there are no documents.
     """
-    rest = {key: value for key, value in document.data.items() if key != SWEEP}
+    merge = {key: value for key, value in document.data.items() if key != SWEEP}
     try:
-        variants = _read(document.data[SWEEP], rest)
-        return {name: _with_values(document, rest, values) for name, values in variants.items()}, []
+        variants = _read(document.data[SWEEP], merge)
+        return {
+            name: _with_values(document, merge, values) for name, values in variants.items()
+        }, []
     except InvalidValue as error:
         return {}, [document.problem(error, file)]
 
 
 def without_sweep(document: Document) -> Document:
     """Return a document without its sweep."""
-    rest = {key: value for key, value in document.data.items() if key != SWEEP}
-    return replace(document, data=rest)
+    merge = {key: value for key, value in document.data.items() if key != SWEEP}
+    return replace(document, data=merge)
 
 
 def _read(sweep: Any, recipe_data: Mapping[Any, Any]) -> dict[str, list[_Value]]:
     """Return the values of each variant, by the variant's name.
 
     Raises:
-        InvalidValue: the sweep has a mistake, or such a recipe cannot have a sweep.
+        InvalidValue: the sweep has a mistake, or a recipe of this kind cannot have a sweep.
     """
     for key, reason in ((EXTRACTION, "an adapter is extracted"), ("experts", "a mixture is made")):
         if (key == EXTRACTION and key in recipe_data) or isinstance(recipe_data.get(key), list):
@@ -267,8 +269,8 @@ def _nowhere(key: str, path: str, step: str | int, around: Any, at: Location) ->
     where = path or "the recipe"
     if isinstance(around, dict):
         keys = [str(name) for name in around]
-        near = closest(str(step), keys)
-        fix = f"Did you mean '{near}'?" if near else _FIX_OF_PLACE
+        similar = closest(str(step), keys)
+        fix = f"Did you mean '{similar}'?" if similar else _FIX_OF_PLACE
         if isinstance(around, dict) and "model" in around:
             fix = f"Write '{path}.{PARAMETERS}.{step}' for a parameter of this model"
         expected = f"a key of {where}: {', '.join(keys)}"

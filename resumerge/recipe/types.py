@@ -380,8 +380,8 @@ class Recipe:
     @property
     def source_models(self) -> tuple[ModelRef, ...]:
         """Every model that is read, without duplicates; of a stage with an adapter, the adapter."""
-        named = (ref for document in self.documents for ref in document.models)
-        return tuple(dict.fromkeys(read for ref in named for read in self._read_of(ref)))
+        refs = (ref for document in self.documents for ref in document.models)
+        return tuple(dict.fromkeys(read for ref in refs for read in self._read_of(ref)))
 
     def is_adapter(self, ref: ModelRef) -> bool:
         """Return whether one of `source_models` is an adapter of a stage; else it is a model."""
@@ -405,11 +405,11 @@ class Recipe:
     @property
     def merged_models(self) -> tuple[ModelRef, ...]:
         """The models whose tensors are merged, without duplicates: inputs, base models, experts."""
-        named = [i.model for s in self.slices for i in s.inputs]
-        named += [ref for ref in (self.base_model, *(s.base_model for s in self.slices)) if ref]
-        named += [expert.model for expert in self.mixture.every] if self.mixture else []
-        named += [self.extraction.model] if self.extraction else []
-        return tuple(dict.fromkeys(named))
+        refs = [i.model for s in self.slices for i in s.inputs]
+        refs += [ref for ref in (self.base_model, *(s.base_model for s in self.slices)) if ref]
+        refs += [expert.model for expert in self.mixture.every] if self.mixture else []
+        refs += [self.extraction.model] if self.extraction else []
+        return tuple(dict.fromkeys(refs))
 
     def path_of(self, ref: ModelRef) -> str:
         """Return the first YAML path at which the recipe names one of its models."""

@@ -42,7 +42,7 @@ def child(path: str, key: str | int) -> str:
 
 
 def descend(path: str, keys: Iterable[str | int]) -> str:
-    """Return the path that several keys and indices, one after the other, lead to from `path`."""
+    """Return the path of the entry that several keys and indices, in order, lead to from `path`."""
     for key in keys:
         path = child(path, key)
     return path
@@ -261,27 +261,29 @@ def _marked(problem: str, node: yaml.Node) -> yaml.MarkedYAMLError:
 
 def _not_yaml(error: yaml.YAMLError, text: str, file: str) -> InputError:
     line: int | None = None
-    found = "text that cannot be parsed"
+    description = "text that cannot be parsed"
     if isinstance(error, yaml.MarkedYAMLError):
         # If the text ended too early, the mistake is where the open quote or bracket began.
         ended = "end of stream" in (error.problem or "")
         marks = [error.problem_mark, error.context_mark][:: -1 if ended else 1]
         mark = marks[0] or marks[1]
         line = mark.line + 1 if mark else None
-        found = ", ".join(part for part in (error.context, error.problem) if part) or found
+        description = (
+            ", ".join(part for part in (error.context, error.problem) if part) or description
+        )
     elif isinstance(error, yaml.reader.ReaderError):
         line = text.count("\n", 0, error.position) + 1
-        found = f"the character U+{error.character:04X}, which YAML does not allow"
+        description = f"the character U+{error.character:04X}, which YAML does not allow"
     if isinstance(error, _TooMuch):
         return refuse(
             "The YAML is too large or too deep for a recipe",
             where=file,
             line=line,
             expected=f"at most {MOST_NODES:,} values, nested at most {LARGEST_DEPTH} deep",
-            found=found,
+            found=description,
             fix="Write out what the aliases (*name) stand for, or check that this is a recipe",
         )
-    near = text.split("\n")[max(line - 2, 0) : line] if line else []
+    last_lines = text.split("\n")[max(line - 2, 0) : line] if line else []
     fix = (
         "Check this line and the one above: indentation by spaces, closed quotes "
         "and brackets, a space after each ':' and '-'"
@@ -291,8 +293,8 @@ def _not_yaml(error: yaml.YAMLError, text: str, file: str) -> InputError:
         where=file,
         line=line,
         expected="YAML of mappings, lists, text and numbers",
-        found=found,
-        fix=_copied_from_a_page(near) or fix,
+        found=description,
+        fix=_copied_from_a_page(last_lines) or fix,
     )
 
 

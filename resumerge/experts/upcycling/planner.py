@@ -277,7 +277,7 @@ class _Planner:
         return len(self.mixture.experts)
 
     def config(self) -> dict[str, object]:
-        """Return the output's config.json: that of the base, with the architecture's fields."""
+        """Return the output's config.json: the base's, with the architecture's fields."""
         dense = complete(self.base.config)
         dense.pop("auto_map", None)
         return {

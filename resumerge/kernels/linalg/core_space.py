@@ -54,10 +54,10 @@ def core_shape(shape: tuple[int, int], rank: int) -> tuple[int, int]:
 def core_space(products: Sequence[Product], shape: tuple[int, int]) -> CoreSpace:
     """Return the core space of several matrices.
 
-    One basis consists of the singular vectors of the concatenated left factors, the other of those
-    of the concatenated right factors. Every matrix is represented exactly. If the sum of the ranks
-    is at least the shorter side of the matrices, cores would not be smaller. The matrices
-    themselves are the cores then, without bases.
+    The left basis consists of the singular vectors of all left factors, concatenated. The right
+    basis is computed in the same way from the right factors. Every matrix is represented exactly.
+    If the sum of the ranks is at least the shorter side of the matrices, cores would not be
+    smaller; the matrices themselves become the cores, without bases.
 
     Args:
         products: the matrices, each as its two factors.

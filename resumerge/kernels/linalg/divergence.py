@@ -29,14 +29,14 @@ def concatenate(parts: Iterable[Tensor], length: int) -> Tensor:
     Each vector is copied when it arrives, since many small, long-lived allocations would fragment
     the memory of the large allocations between them.
     """
-    whole, start = None, 0
+    result, start = None, 0
     for part in parts:
-        if whole is None:
-            whole = part.new_empty(length)
-        whole[start : start + len(part)] = part
+        if result is None:
+            result = part.new_empty(length)
+        result[start : start + len(part)] = part
         start += len(part)
-    assert whole is not None
-    return whole
+    assert result is not None
+    return result
 
 
 def importance(values: Tensor, others: Tensor, divergences: Tensor, row: int, start: int) -> Tensor:
@@ -50,10 +50,10 @@ def importance(values: Tensor, others: Tensor, divergences: Tensor, row: int, st
         start: the index in the tensor of the vectors' first element, which starts a row.
     """
     change = (values - others).abs_()
-    whole = len(change) // row * row
+    in_whole_rows = len(change) // row * row
     first = start // row
     factors = divergences[first : first + -(-len(change) // row)]
-    change[:whole].view(-1, row).mul_(factors[: whole // row].unsqueeze(1))
-    if whole < len(change):  # a sample may end within a row
-        change[whole:].mul_(factors[-1])
+    change[:in_whole_rows].view(-1, row).mul_(factors[: in_whole_rows // row].unsqueeze(1))
+    if in_whole_rows < len(change):  # a sample may end within a row
+        change[in_whole_rows:].mul_(factors[-1])
     return change

@@ -22,7 +22,7 @@ EXTRA = 24
 """The number of directions that are computed beyond the rank, to need fewer passes."""
 
 SMALL_SIDE = 320
-"""The largest length of a matrix's shorter side at which its Gram matrix is cheaper than passes."""
+"""The largest shorter side of a matrix for which a Gram matrix is cheaper than passes."""
 
 MOST_PASSES = 16
 """The largest number of pairs of passes over a matrix."""
@@ -73,7 +73,7 @@ def decompose(matrix: Rows, shape: tuple[int, int], rank: int, key: str) -> Deco
         FloatingPointError: an element is not finite.
     """
     with one_blas_thread():
-        energy = sum(float(np.square(some, dtype=np.float64).sum()) for some in matrix())
+        energy = sum(float(np.square(band, dtype=np.float64).sum()) for band in matrix())
         if not np.isfinite(energy):
             raise FloatingPointError("not all elements are finite")
         if not energy:

@@ -25,9 +25,9 @@ def rank_mask(
     one share the mean of their ranks, as do all magnitudes below 2^-32 times the row's largest. NaN
     and infinity rank highest. In a row of length 1 the probability is `density`.
 
-    A draw has 24 bits. Only elements whose draw lies between the smallest and the largest
-    probability are ranked. For these it is enough to know whether the rank is above a bound that
-    the draw determines.
+    A draw has 24 bits. Elements are ranked only if their draw is between the smallest and the
+    largest probability. The draw then determines a bound, and only the side of the bound on which
+    the rank is has to be found.
 
     Args:
         values: the elements of the run.

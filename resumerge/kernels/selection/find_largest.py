@@ -1,12 +1,12 @@
 """Exact order statistics of whole vectors, computed without sorting and in little memory.
 
 The bits of a float32, with the sign bit cleared or folded in, are a key: an integer in the order of
-the floats. A sample suggests a bracket, two keys between which the k-th largest key is expected.
-One scan counts the keys above the bracket and collects the few keys inside it, among which the k-th
-largest is found. If it is outside the bracket, two histograms find it: of the upper 16 bits, then
-of the lower 16 bits in the bin of the k-th largest. Both ways are exact. Of the elements that are
-equal to the k-th largest, those with the lowest indices are kept, until k elements are kept. NaN
-counts as larger than any number.
+the floats. A sample suggests a bracket: two keys between which the k-th largest key is expected.
+One scan counts the keys above the bracket and collects the few keys inside it. If the k-th largest
+key is inside, it is found among them. If it is outside, two histograms find it: of the upper 16
+bits, then of the lower 16 bits in the bin of the k-th largest. Both ways are exact. Of the elements
+that are equal to the k-th largest, the ones with the lowest indices are kept, until k elements are
+kept. NaN counts as larger than any number.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def order_statistics(
 def _select_in_brackets(
     vector_ranks: Sequence[VectorRank], numel: int, scan: ScanVectors, key: Key
 ) -> dict[VectorRank, Selection]:
-    """Return the selections whose threshold lies in the bracket that a sample suggests.
+    """Return the selections whose threshold is inside the bracket that a sample suggests.
 
     One scan reads the sample. Another scan reads every element, counts the keys above each bracket
     and collects the keys inside. The result has no entry for a k-th largest that is outside its

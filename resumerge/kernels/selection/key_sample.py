@@ -82,8 +82,8 @@ class KeySample:
     def _reach(self, keys: Bits, middle: np.uint32) -> float:
         """Return half the width of a bracket, as a share of the elements.
 
-        The reach is the sum of two standard errors, times `STANDARD_ERRORS`: that of the elements,
-        as if they were independent, and that of the blocks.
+        The reach is `STANDARD_ERRORS` times the sum of two standard errors. One is the standard
+        error of the elements, as if they were independent; the other is that of the blocks.
         """
         lengths = np.diff(self._starts, append=len(keys))
         shares = np.add.reduceat(keys > middle, self._starts, dtype=np.int64) / lengths

@@ -1,4 +1,4 @@
-"""Limits of a selection, and its memory, which a plan's estimate needs."""
+"""The limits of a selection, and the estimate of its memory for a plan."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def selection_bytes(numel: int, shares: Sequence[Sequence[float]], bits: int = 3
     Args:
         numel: the number of elements of each vector; they are treated as independent.
         shares: for each vector, the ranks k, each as a share of the elements.
-        bits: the width of the models' numbers, whose differences the vectors are.
+        bits: the width of the numbers in the models; the vectors are differences of such numbers.
     """
     if not shares:
         return 0
@@ -45,10 +45,10 @@ def selection_bytes(numel: int, shares: Sequence[Sequence[float]], bits: int = 3
     for p in (p for ps in shares for p in ps):
         # The largest possible standard error of the elements, and the standard error of the blocks.
         errors = 0.5 + math.sqrt(max(0.0, p * (1.0 - p)))
-        inside = int(2 * STANDARD_ERRORS * errors * numel / math.sqrt(sample))
-        different = inside if bits > 16 else inside // MIN_EQUAL
-        held = min(different, numel, MOST_COLLECTED)
-        brackets += 8 * held  # keys and counts
-        largest = max(largest, held)
+        keys_inside = int(2 * STANDARD_ERRORS * errors * numel / math.sqrt(sample))
+        distinct_keys = keys_inside if bits > 16 else keys_inside // MIN_EQUAL
+        collected = min(distinct_keys, numel, MOST_COLLECTED)
+        brackets += 8 * collected  # keys and counts
+        largest = max(largest, collected)
     samples = (len(shares) + 1) * sample  # the collected samples, and one sorted copy
     return max(4 * samples, brackets + largest)  # `largest`: the keys at the threshold of one k

@@ -77,8 +77,8 @@ class ModelStock(KernelMethod):
 def share_of_mean(products: np.ndarray) -> np.ndarray:
     """Return the share t of the models' mean from the dot products of the task vectors.
 
-    t is 0, which makes the base the result, where the task vectors cancel. t is 1 where a product
-    is NaN or infinite.
+    Where the task vectors cancel, t is 0, so that the result is the base. Where a product is NaN or
+    infinite, t is 1.
 
     Args:
         products: float64, shape ``(n, n, ...)`` for n models.

@@ -85,9 +85,9 @@ NO_STATISTICS = TaskVectorStatistics({}, {}, {})
 class TaskVectors(KernelMethod):
     """``base + lambda * sum(m_i * w_i * s_i(x_i - base)) / divisor``.
 
-    s_i drops elements. m_i is 1 where an element takes part, else 0; with `elects_signs` that is
-    decided by sign consensus, and without it every element takes part. The divisor is 1. With
-    `normalize` it is ``sum(m_i * w_i)``, unless that sum is nearly zero.
+    s_i drops elements. With `elects_signs`, m_i is 1 where the element's sign agrees with the sign
+    consensus, else 0. Without `elects_signs`, m_i is always 1. The divisor is 1 or, with
+    `normalize`, ``sum(m_i * w_i)`` if this sum is not nearly zero.
 
     With `rescale`, a sparsified task vector is multiplied by the factor that restores its L1 norm.
     mergekit has the same rule. The DARE paper divides by the density; the two results differ
@@ -231,7 +231,7 @@ def _task_vectors(tensor: TensorContext, inputs: list[Vector]) -> dict[int, Vect
 
 
 def packed_mask(mask: np.ndarray, run: BlockRun) -> list[np.ndarray]:
-    """Return the bits of a run's mask, in one array for each block, so that each starts a byte."""
+    """Return the bits of a run's mask, with one array for each block, which starts at a byte."""
     if run.size % 8:
         return [np.packbits(mask[part]) for part in run.blocks()]
     bits = np.packbits(mask)

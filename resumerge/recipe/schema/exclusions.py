@@ -87,16 +87,16 @@ def _check_choice(
     owner = "module" if at else "recipe"
     expected = "models, to merge whole models; slices, to choose layers"
     expected += "" if at else "; modules, to merge the modules of a model in different ways"
-    written = [key for key in choices if section.get(key) not in (None, [], {})]
-    if len(written) > 1:
+    present = [key for key in choices if section.get(key) not in (None, [], {})]
+    if len(present) > 1:
         yield InvalidValue(
-            f"A {owner} has either {' or '.join(written)}, not both",
+            f"A {owner} has either {' or '.join(present)}, not both",
             expected=expected,
-            found=" and ".join(written),
-            fix=f"Delete all but one of them, for example '{written[1]}:' and what is below it",
-            at=(*at, written[1]),
+            found=" and ".join(present),
+            fix=f"Delete all but one of them, for example '{present[1]}:' and what is below it",
+            at=(*at, present[1]),
         )
-    elif not written:
+    elif not present:
         empty = next((key for key in choices if key in section), None)
         yield InvalidValue(
             f"The list of {empty} is empty" if empty else f"The {owner} names no models",

@@ -16,7 +16,7 @@ from resumerge.recipe.schema.sections import key, optional, required_key, sectio
 from resumerge.recipe.types import QUANTISED, ModelRef
 
 OF_ALL_MERGES = ("merge_method", "models", "slices", "modules", "experts", "parameters", "dtype")
-"""The keys of recipes that make models, which are errors in a recipe that extracts an adapter."""
+"""The keys of recipes that make models; a recipe that extracts an adapter must not have them."""
 
 
 def _read_epsilon(value: object) -> float:

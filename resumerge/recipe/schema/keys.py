@@ -102,9 +102,9 @@ def read_rank(value: object) -> int:
 
 
 def _check_models(entries: list[ModelEntry]) -> None:
-    seen = set()
+    models = set()
     for index, entry in enumerate(entries):
-        if entry.model in seen:
+        if entry.model in models:
             raise InvalidValue(
                 f"The model {entry.model} is listed twice",
                 expected="each model once: it has one set of parameters",
@@ -112,7 +112,7 @@ def _check_models(entries: list[ModelEntry]) -> None:
                 fix="Delete one of the two entries; to count a model twice, double its weight",
                 at=(index, "model"),
             )
-        seen.add(entry.model)
+        models.add(entry.model)
 
 
 def _check_sources(entries: list[SourceEntry]) -> None:

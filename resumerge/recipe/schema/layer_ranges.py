@@ -42,7 +42,7 @@ def check_equal_lengths(sources: Sequence[tuple[str, LayerRange]]) -> None:
     counts = [stop - start for _, (start, stop) in sources]
     if len(set(counts)) <= 1:
         return
-    odd = next(index for index, count in enumerate(counts) if count != counts[0])
+    first_unequal = next(index for index, count in enumerate(counts) if count != counts[0])
     fewest = min(counts)
     equal = spelled_slices([[(model, (start, start + fewest)) for model, (start, _) in sources]])
     apart = spelled_slices([[source] for source in sources])
@@ -55,7 +55,7 @@ def check_equal_lengths(sources: Sequence[tuple[str, LayerRange]]) -> None:
         fix=f"To merge {fewest} layers of each, write equal ranges, as in the first lines below; "
         "to stack the ranges, write separate slices, as in the last ones",
         paste=f"# {fewest} layers of each, merged:\n{equal}# stacked:\n{apart}",
-        at=(odd, "layer_range"),
+        at=(first_unequal, "layer_range"),
     )
 
 
@@ -75,7 +75,7 @@ def spelled_slices(slices: Sequence[Sequence[tuple[str, LayerRange]]]) -> str:
 
 
 def whole_number(value: object) -> int | None:
-    """Return a whole number, which may be text or have a decimal point; None for anything else."""
+    """Return a number, text or float as a whole number; None if it is not a whole number."""
     if isinstance(value, str):
         try:
             value = float(value)

@@ -24,7 +24,7 @@ from resumerge.recipe.spelling import closest
 from resumerge.recipe.types import GATE_MODES, LAYOUTS, ModelRef
 
 OF_MERGES = ("merge_method", "models", "slices", "modules")
-"""The keys of recipes that merge, which are errors in a recipe that makes a mixture."""
+"""The keys of recipes that merge; a recipe that makes a mixture must not have them."""
 
 
 def _read_prompts(value: object) -> tuple[str, ...]:

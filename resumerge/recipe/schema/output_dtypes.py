@@ -53,13 +53,13 @@ def read_dtype(value: object) -> str | None:
             fix=f"Write 'out_dtype: {value}', and delete this line, or name a dtype of floats "
             "here: 'dtype' is what models are rounded to before they are merged",
         )
-    near = [dtype for dtype in DTYPES if not bits or re.findall("[0-9]+", dtype) == bits]
-    meant = _OTHER_NAMES.get(name.lower()) or closest(name, near)
+    candidates = [dtype for dtype in DTYPES if not bits or re.findall("[0-9]+", dtype) == bits]
+    similar = _OTHER_NAMES.get(name.lower()) or closest(name, candidates)
     raise InvalidValue(
         "Unknown dtype",
         expected=", ".join(DTYPES),
         found=describe(value),
-        fix=f"Write '{meant}'" if meant else "Write one of these names, or delete the line",
+        fix=f"Write '{similar}'" if similar else "Write one of these names, or delete the line",
     )
 
 
@@ -78,6 +78,6 @@ def read_out_dtype(value: object) -> str | None:
     except InvalidValue as error:
         error.expected += f", {', '.join(QUANTISED)}"
         error.expected += f"; for an output in GGUF also {', '.join(OF_GGUF)}"
-        meant = closest(value, QUANTISED) if isinstance(value, str) else None
-        error.fix = f"Write '{meant}'" if meant else error.fix
+        similar = closest(value, QUANTISED) if isinstance(value, str) else None
+        error.fix = f"Write '{similar}'" if similar else error.fix
         raise

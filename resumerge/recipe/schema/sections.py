@@ -62,8 +62,8 @@ def read_section(
 ) -> AnySection | None:
     """Read a mapping with the keys of a section.
 
-    A misspelled or abbreviated key is an error; if the key is required, that it is missing is not
-    reported as well. A key of `_NO_COMMENTS` is an error in a section without this key. Any other
+    A misspelled or abbreviated key is an error. If the key is required, it is not reported as
+    missing, too. A key of `_NO_COMMENTS` is an error in a section without this key. Any other
     unknown key is ignored.
 
     Args:
@@ -105,7 +105,7 @@ def read_section(
 
 
 def value_of(read: Callable[[Any], Any]) -> Reader:
-    """Return a reader of one value that calls a function, which may raise `InvalidValue`."""
+    """Return a reader of one value from a function that may raise `InvalidValue`."""
 
     def reader(value: Any, at: Location, errors: Findings) -> Any:
         try:

@@ -41,7 +41,7 @@ def read_setting(value: object) -> Setting:
 
 
 def truth(value: object) -> bool | None:
-    """Return the truth value that a YAML value has in mergekit 0.1.5 (observed); None if none.
+    """Return a YAML value's truth value in mergekit 0.1.5 (observed); None for any other value.
 
     1 and 0 count as true and false, as do the texts true, t, yes, y, on, 1, and false, f, no, n,
     off, 0, in any case.

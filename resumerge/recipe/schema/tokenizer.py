@@ -95,13 +95,13 @@ def _read_vocabulary(value: object) -> Literal["union", "base"] | ModelRef:
             "model, or the model whose tokenizer the output should have",
             at=error.at,
         ) from None
-    meant = did_you_mean(ref.text, ("union", "base"))
-    if meant and not is_local(ref.name):
+    hint = did_you_mean(ref.text, ("union", "base"))
+    if hint and not is_local(ref.name):
         raise InvalidValue(
             "The source of the tokenizer is invalid",
             expected=expected,
             found=describe(value),
-            fix=f"{meant} To name a model, write 'org/name'",
+            fix=f"{hint} To name a model, write 'org/name'",
         )
     return ref
 

@@ -42,7 +42,7 @@ class OutputArchitecture:
     Args:
         name: the name in messages. A recipe names the architecture by the beginning of this name,
             in any case.
-        model_type: the model type in the output's config.json, which a recipe may name, too.
+        model_type: the model type in the output's config.json; a recipe may name it, too.
         class_name: the class of the causal language model.
         takes: the model types of dense models that the mixture can be made of.
         config: returns the fields that the output's config.json adds or replaces, from the dense
@@ -50,8 +50,8 @@ class OutputArchitecture:
         layouts: the names of tensors, by layout. Other layouts are not possible.
         per_layer: the tensors of a layer, without its MLP, that the base must have.
         optional: the tensors of a layer that are copied if the base has them.
-        zeros: the biases that are filled with zeros if the base lacks them, each with the weight
-            whose number of rows is the bias's length.
+        zeros: the biases that are filled with zeros if the base lacks them. The value is the name
+            of a weight with as many rows as the bias has elements.
         shared: the smallest and the largest number of shared experts.
         shared_matrices: the name of each matrix of the shared expert, by the dense MLP's name.
         shared_gate: the name of the shared expert's gate, of the shape (1, hidden); empty if there

@@ -127,5 +127,5 @@ class Decoder:
         )
         places = torch.arange(tokens, device=self._device)
         back = places[:, None] - places[None, :]
-        seen = (back >= 0) & (back < (window or tokens))
-        return seen[None, None]
+        visible = (back >= 0) & (back < (window or tokens))
+        return visible[None, None]

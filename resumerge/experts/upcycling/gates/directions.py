@@ -14,13 +14,13 @@ SMALLEST_NORM = 1e-8
 """The smallest divisor of a vector; a vector of smaller norm is divided by this."""
 
 LEAST_DISTANCE = 0.2
-"""The distance of a gate from all linear combinations of other gates below which a note is made.
+"""The distance from linear combinations of other gates below which a note names a gate.
 
-For two gates, that is a cosine above 0.98. A larger value leads to more notes.
+For two gates, the limit is a cosine of 0.98. A larger limit leads to more notes.
 """
 
 TAKES_PART = 0.2
-"""The factor of a gate in such a combination above which the note names the gate."""
+"""The largest factor of a gate in a linear combination at which the note does not name the gate."""
 
 MOST_NOTES = 8
 

@@ -131,8 +131,8 @@ class HiddenStates(Step):
         return LOADING_SECONDS + weights * (WEIGHT_SECONDS + of_texts)
 
     def tensors(self, part: int) -> tuple[Tensor, ...]:
-        within = part + (self.mode == "hidden_norm")
-        return (self.embedding, *(t for own in self.layers[:within] for t in own.values()))
+        layer_count = part + (self.mode == "hidden_norm")
+        return (self.embedding, *(t for own in self.layers[:layer_count] for t in own.values()))
 
     def reads(self) -> Iterator[tuple[Tensor, int, int]]:
         """Yield the reads of the embedding's rows for the prompts' tokens, and of whole layers.
@@ -168,16 +168,16 @@ class HiddenStates(Step):
             )
             return
         embedding = {"embed_tokens.weight": (self.embedding.shape[0], decoder.width)}
-        found = {"embed_tokens.weight": self.embedding.shape}
-        for number, own in enumerate(self.layers):
-            found |= {f"layers.{number}.{name}": tensor.shape for name, tensor in own.items()}
+        shapes = {"embed_tokens.weight": self.embedding.shape}
+        for number, tensors in enumerate(self.layers):
+            shapes |= {f"layers.{number}.{name}": tensor.shape for name, tensor in tensors.items()}
         for name, shape in {**embedding, **decoder.shapes}.items():
-            if found.get(name) != shape:
+            if shapes.get(name) != shape:
                 yield Problem(
                     "The base's tensors are not those that its config.json describes",
                     where=self.base,
                     expected=f"{name} with the shape {list(shape)}",
-                    found=f"the shape {list(found[name])}" if name in found else "no such tensor",
+                    found=f"the shape {list(shapes[name])}" if name in shapes else "no such tensor",
                     fix="Put the config.json beside the model that it belongs to",
                 )
                 return
@@ -235,8 +235,8 @@ class HiddenStates(Step):
     @cached_property
     def _prompts(self) -> tuple[Tokens, ...]:
         """The tokens of every prompt, without duplicate prompts."""
-        both = (p for expert in self.experts for p in (*expert.positive, *expert.negative))
-        return tuple(dict.fromkeys(both))
+        prompts = (p for expert in self.experts for p in (*expert.positive, *expert.negative))
+        return tuple(dict.fromkeys(prompts))
 
 
 def _mean(vectors: Sequence[np.ndarray]) -> np.ndarray:
