@@ -50,7 +50,7 @@ def keeping_exact(out: Vector, block: int, buffer: np.ndarray) -> Vector:
         buffer: memory for the exact results: uint8, `measured_bytes` long.
     """
     exact = buffer.view(np.float32)
-    exact.fill(np.nan)  # makes a result noticeable that is not written
+    exact.fill(np.nan)  # a result that is not written stays NaN, and is noticed
     return Vector(out.data, out.dtype, None, exact, block, measured_elements(block))
 
 

@@ -94,7 +94,7 @@ def add_task_vectors(
 
 
 def _as_mask(delta: Vector, mask_or_threshold: MaskOrThreshold) -> np.ndarray | None:
-    """Return a mask unchanged, or the mask of a threshold: it does not apply to scaled numbers."""
+    """Return the mask of a threshold, which does not fit scaled numbers; or a mask unchanged."""
     if not isinstance(mask_or_threshold, tuple):
         return mask_or_threshold
     mask = np.empty(len(delta), np.uint8)

@@ -88,7 +88,7 @@ def methods_in_file(path: Path) -> Iterator[tuple[MergeMethod, str]]:
 
 
 def methods_of(module: ModuleType) -> list[MergeMethod]:
-    """Return the methods that a module defines itself, in their order; imported ones are not."""
+    """Return the methods that a module defines itself, in their order, without imported methods."""
     return [
         kind()
         for kind in vars(module).values()

@@ -111,7 +111,7 @@ def _grid(
 
 
 def _exact(length: int, blocks: int) -> int:
-    """Return the length of each of `blocks` equal blocks; 0 if `length` is not divisible."""
+    """Return the length of each of `blocks` equal blocks; 0 if `length` is not their multiple."""
     return length // blocks if blocks and length % blocks == 0 else 0
 
 

@@ -60,7 +60,7 @@ class Layout:
 
     @property
     def alignment(self) -> int:
-        """The number of bytes that divides the total size of a weight's tensors."""
+        """The alignment in bytes: the total size of a weight's tensors is a multiple of it."""
         return 8 if self.shape else 4
 
     def target(self, target: Target, weight: Tensor) -> Target:

@@ -112,7 +112,8 @@ def _parse_sweep(documents: list[Document], text: str, file: str) -> Recipe:
     same models.
 
     Raises:
-        InvalidRecipe: a variant has problems. A problem of several variants is in the error once.
+        InvalidRecipe: the sweep or a variant has problems. A problem of several variants is in the
+            error once.
     """
     [swept, *others] = [document for document in documents if _makes_several(document)]
     key = AVERAGE if AVERAGE in swept.data else SWEEP

@@ -12,14 +12,14 @@ SHORTEST = 3
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that is most similar to `name` in any case; None if none is close."""
+    """Return the known name most similar to `name`, regardless of case; None if none is close."""
     names = {word.lower(): word for word in known}
     near = difflib.get_close_matches(name.lower(), list(names), n=1)
     return names[near[0]] if near else None
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return ``Did you mean 'x'?``, or an empty text where no known name is close."""
+    """Return ``Did you mean 'x'?`` with the closest known name; "" if no known name is close."""
     match = closest(name, known)
     return f"Did you mean '{match}'?" if match else ""
 
@@ -37,7 +37,7 @@ def misspelled(name: str, known: Iterable[str]) -> str | None:
         word
         for word in most_edits
         if min(len(word), len(written)) >= SHORTEST
-        and abs(len(word) - len(written)) <= most_edits[word]  # each letter of a difference counts
+        and abs(len(word) - len(written)) <= most_edits[word]  # a letter more or less is an edit
     ]
     distances = {word: edits(written, _plain(word)) for word in candidates}
     near = [word for word, n in distances.items() if n <= most_edits[word]]

@@ -190,8 +190,8 @@ GATE_MODES = (*OF_PROMPTS, "random", "uniform_random")
 LAYOUTS = ("separate", "packed")
 """The forms in which a mixture's experts are stored.
 
-Each matrix of an expert is a tensor (separate), or the matrices of all experts of a layer are one
-tensor (packed).
+With ``separate``, each matrix of an expert is a tensor. With ``packed``, a tensor contains matrices
+of all experts of a layer.
 """
 
 
@@ -279,7 +279,7 @@ class Extraction:
 
     @property
     def chooses_ranks(self) -> bool:
-        """Whether ranks depend on the changes; else each module has the largest rank."""
+        """Whether ranks depend on the changes; else they depend only on the largest rank."""
         return self.energy is not None or self.sv_epsilon > 0.0
 
 

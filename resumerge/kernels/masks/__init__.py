@@ -1,1 +1,1 @@
-"""Masks of a block, as uint8 of 0 and 1: random, by rank within rows, and how they are applied."""
+"""Masks of a block run, as uint8 of 0 and 1: random masks, and masks by rank within rows."""

@@ -13,7 +13,7 @@ from resumerge.methods.base import BlockCost, KernelMethod, Paper, Parameter, Te
 from resumerge.native import Vector
 
 SMALLEST_PRODUCT = 1e-6
-"""The smallest product of two norms that a dot product is divided by; smaller ones count as it."""
+"""The smallest divisor of a dot product; a smaller product of two norms is replaced by it."""
 
 
 class ModelStock(KernelMethod):

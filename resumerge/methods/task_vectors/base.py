@@ -20,7 +20,7 @@ from resumerge.methods.base import KernelMethod, Parameter, TensorContext
 from resumerge.native import Vector
 
 MOST_MASKED = 1 << 28
-"""The most elements of a tensor whose masks stay in memory: 32 MiB for each input."""
+"""The size of the largest tensor whose masks stay in memory, in elements: 32 MiB for each input."""
 
 SMALLEST_NORM = 1e-7
 """The smallest L1 norm of a sparsified task vector that is rescaled.

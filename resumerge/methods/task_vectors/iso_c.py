@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class IsoC(Method):
     """``base + lambda * mean(s) * U V'``, where ``U diag(s) V'`` is ``sum(w_i * (x_i - base))``.
 
-    This is the result for matrices; that for other tensors is
+    This is the result for matrices. For other tensors, the result is
     ``base + lambda * sum(w_i * (x_i - base)) / n``. The singular value decomposition needs the
     whole matrix in memory, and time in proportion to ``rows * columns * min(rows, columns)``.
     """

@@ -75,7 +75,7 @@ def spelled_slices(slices: Sequence[Sequence[tuple[str, LayerRange]]]) -> str:
 
 
 def whole_number(value: object) -> int | None:
-    """Return a number, text or float as a whole number; None if it is not a whole number."""
+    """Return a whole number from an int, float or text; None for any other value."""
     if isinstance(value, str):
         try:
             value = float(value)

@@ -36,7 +36,7 @@ class PromptTokens:
 
 
 def unit(vector: np.ndarray) -> np.ndarray:
-    """Return a vector divided by its norm, as float64; it is shorter than 1 if almost zero.
+    """Return a vector divided by its norm, as float64; a vector of almost zero stays shorter.
 
     The squares are summed exactly, so that the bits do not depend on a library.
     """
