@@ -106,15 +106,15 @@ def dense_config(config: Mapping[str, Any]) -> dict[str, Any]:
     Args:
         config: the mixture's config.json, with a model type in `DENSE`.
     """
-    kind = config["model_type"]
-    dense, defaults = DENSE[kind], dict(_DEFAULTS.get(kind, {}))
+    model_type = config["model_type"]
+    dense, defaults = DENSE[model_type], dict(_DEFAULTS.get(model_type, {}))
     if "rope_parameters" in config:
         defaults.pop("rope_theta", None)
     dense_values = defaults | {
         k: value for k, value in config.items() if not _OF_MIXTURES.fullmatch(k)
     }
     # Without head_dim, the dense architecture would use 128.
-    if kind == "qwen3_moe" and dense_values.get("head_dim") is None:
+    if model_type == "qwen3_moe" and dense_values.get("head_dim") is None:
         dense_values["head_dim"] = dense_values["hidden_size"] // dense_values.get(
             "num_attention_heads", 32
         )
@@ -156,15 +156,15 @@ def _dense(source: Source, number: int) -> tuple[Source, list[str]]:
 
 
 def _unfit(recipe: Recipe, source: Source) -> Problem | None:
-    kind = source.config.get("model_type")
-    if kind in DENSE:
+    model_type = source.config.get("model_type")
+    if model_type in DENSE:
         return None
     return recipe.problem(
         f"No dense model can be made from an expert of {source.ref}",
         "extract_expert",
         expected="a mixture whose other parts are those of a dense architecture: "
         + ", ".join(f"{mixture} (to {dense.model_type})" for mixture, dense in DENSE.items()),
-        found=f"model_type {kind}" if source.config else "a model without config.json",
+        found=f"model_type {model_type}" if source.config else "a model without config.json",
         fix="Name another model",
     )
 

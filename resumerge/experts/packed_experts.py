@@ -76,9 +76,9 @@ def _packed(name: str, names: Names, members: tuple[Tensor, ...]) -> Stacked | N
         name = name.replace("gate_up_proj", "up_proj")
     experts, places = (sorted({key[k] for key in names}) for k in (0, 1))
     first = members[0]
-    alike = all((m.shape, m.dtype) == (first.shape, first.dtype) for m in members)
-    complete = experts == [*range(len(experts))] and len(members) == len(experts) * len(places)
-    if not alike or not complete or len(first.shape) != 2:
+    are_alike = all((m.shape, m.dtype) == (first.shape, first.dtype) for m in members)
+    are_complete = experts == [*range(len(experts))] and len(members) == len(experts) * len(places)
+    if not are_alike or not are_complete or len(first.shape) != 2:
         return None
     rows, columns = first.shape
     shape = (len(experts), len(places) * rows, columns)

@@ -69,9 +69,11 @@ def _drawn(
     for number in range(start // CHUNK, -(-stop // CHUNK)):
         bits = np.random.Philox(key=philox, counter=number << 64).random_raw(CHUNK // 2)
         uniform = (bits.view(np.uint32).astype(np.float64) + 0.5) * 2.0**-32
-        first = number * CHUNK
-        begin, end = max(start, first), min(stop, first + CHUNK)
-        result[begin - start : end - start] = made_of(uniform)[begin - first : end - first]
+        chunk_start = number * CHUNK
+        begin, end = max(start, chunk_start), min(stop, chunk_start + CHUNK)
+        result[begin - start : end - start] = made_of(uniform)[
+            begin - chunk_start : end - chunk_start
+        ]
     return result
 
 
@@ -80,9 +82,9 @@ def _normal(uniform: np.ndarray) -> np.ndarray:
     r = 0.180625 - q * q
     result: np.ndarray = q * _ratio(r, _CENTRE)
     tail = np.flatnonzero(r < 0.0)
-    least = np.minimum(uniform[tail], 1.0 - uniform[tail])
-    far = _ratio(np.sqrt(-_log(least)) - 1.6, _TAIL)
-    result[tail] = np.where(q[tail] < 0.0, -far, far)
+    probability = np.minimum(uniform[tail], 1.0 - uniform[tail])
+    deviation = _ratio(np.sqrt(-_log(probability)) - 1.6, _TAIL)
+    result[tail] = np.where(q[tail] < 0.0, -deviation, deviation)
     return result
 
 

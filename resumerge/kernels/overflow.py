@@ -55,11 +55,11 @@ def without_overflow(
         # If the scaled sum is not finite either, an operand is not finite.
         is_right &= np.isfinite(inner_sum) | ~np.isfinite(inner_small)
     is_right |= ~np.isfinite(from_small)  # an operand is not finite
-    wide = np.where(is_right, result, from_small.astype(np.float64) / SCALE)
+    exact = np.where(is_right, result, from_small.astype(np.float64) / SCALE)
     if out.dtype == F64:
-        out.data[:] = wide
+        out.data[:] = exact
     else:
-        _kernels.round_to(Vector(wide, F64), out)
+        _kernels.round_to(Vector(exact, F64), out)
 
 
 def intermediate(compute: Elementwise, vectors: Sequence[Vector]) -> Vector:
@@ -99,8 +99,8 @@ def sums_without_overflow(
 
 def scaled(vectors: Sequence[Vector]) -> list[Vector]:
     """Return vectors times `SCALE`, as float32; vectors of one base share the scaled base."""
-    plain = {id(x): x for x in (v if v.base is None else v.base for v in vectors)}
-    smaller = {number: _scaled(x) for number, x in plain.items()}
+    originals = {id(x): x for x in (v if v.base is None else v.base for v in vectors)}
+    smaller = {number: _scaled(x) for number, x in originals.items()}
     return [
         smaller[id(v)] if v.base is None else _scaled(v).less(smaller[id(v.base)]) for v in vectors
     ]
@@ -109,8 +109,8 @@ def scaled(vectors: Sequence[Vector]) -> list[Vector]:
 @np.errstate(over="ignore")
 def _scaled(vector: Vector) -> Vector:
     stored = Vector(vector.data, vector.dtype)
-    wide = stored.data
+    numbers = stored.data
     if stored.dtype != F64:
-        wide = np.empty(len(stored))
-        _kernels.round_to(stored, Vector(wide, F64))
-    return Vector((wide * SCALE).astype(np.float32))
+        numbers = np.empty(len(stored))
+        _kernels.round_to(stored, Vector(numbers, F64))
+    return Vector((numbers * SCALE).astype(np.float32))

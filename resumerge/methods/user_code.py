@@ -49,8 +49,8 @@ def raised(error: BaseException, file: str | None) -> str:
 def line_of(error: BaseException, file: str | None) -> str:
     """Return the innermost line of a file in an error's traceback, or else of any file."""
     frames = traceback.extract_tb(error.__traceback__)
-    last = ([frame for frame in frames if frame.filename == file] or frames)[-1]
-    return f"{Path(last.filename).name}, line {last.lineno}"
+    innermost = ([frame for frame in frames if frame.filename == file] or frames)[-1]
+    return f"{Path(innermost.filename).name}, line {innermost.lineno}"
 
 
 def is_raised_in(file: str | None, error: BaseException) -> bool:

@@ -32,9 +32,9 @@ class Awq(Scheme):
             if zeros is None or scales is None or not _is_awq(checkpoint, packed, zeros, scales):
                 continue
             numbers = _numbers(packed, scales.shape[1])
-            points = _numbers(zeros, scales.shape[1])
+            zero_points = _numbers(zeros, scales.shape[1])
             name = f"{stem}.weight"
-            tensor = transposed(checkpoint, name, "AWQ", numbers, points, scales)
+            tensor = transposed(checkpoint, name, "AWQ", numbers, zero_points, scales)
             yield Weight(name, tensor, (packed.name, zeros.name, scales.name), "AWQ of 4 bits")
 
 

@@ -50,10 +50,10 @@ class _Whole:
             blocks: uint8, a row for each block.
             out: float32, a row of 32 weights for each block.
         """
-        begin = 4 if self.has_least else 2
-        heads = np.ascontiguousarray(blocks[:, :begin]).view(np.float16).astype(np.float32)
+        head_bytes = 4 if self.has_least else 2
+        heads = np.ascontiguousarray(blocks[:, :head_bytes]).view(np.float16).astype(np.float32)
         with np.errstate(all="ignore"):
-            np.multiply(self._numbers(blocks[:, begin:]), heads[:, :1], out=out)
+            np.multiply(self._numbers(blocks[:, head_bytes:]), heads[:, :1], out=out)
             if self.has_least:
                 out += heads[:, 1:]
 

@@ -55,9 +55,11 @@ def _weight(checkpoint: Checkpoint, stem: str, packed: Stored) -> Weight:
         )
     stated = checkpoint.stated.get("checkpoint_format", "gptq")
     numbers = Repacked.of(packed, outputs, inputs, bits=bits, along=0, transposed=True)
-    less = 0 if stated == EXACT_ZEROS else 1
-    points = Repacked.of(zeros, outputs, groups, bits=bits, along=1, transposed=True, added=less)
-    tensor = transposed(checkpoint, f"{stem}.weight", "GPTQ", numbers, points, scales, order)
+    zero_offset = 0 if stated == EXACT_ZEROS else 1
+    zero_points = Repacked.of(
+        zeros, outputs, groups, bits=bits, along=1, transposed=True, added=zero_offset
+    )
+    tensor = transposed(checkpoint, f"{stem}.weight", "GPTQ", numbers, zero_points, scales, order)
     parts = (packed, zeros, scales, *((order,) if order else ()))
     kind = f"GPTQ of {bits} bits"
     return Weight(tensor.name, tensor, tuple(part.name for part in parts), kind)
@@ -85,7 +87,7 @@ def transposed(
     """
     outputs, inputs = numbers.shape[0], numbers.columns
     groups = scales.shape[0]
-    size = -(-inputs // groups)
+    group_size = -(-inputs // groups)
     return Dequantised(
         name=name,
         dtype="F32",
@@ -95,7 +97,7 @@ def transposed(
         codebook=numbers.codebook(),
         rows=outputs,
         columns=inputs,
-        block=(1, size),
+        block=(1, group_size),
         scales=as_scales(checkpoint, scales, transposed=True),
         zeros=as_numbers(zeros),
         block_of_column=order,

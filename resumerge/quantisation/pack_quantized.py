@@ -134,8 +134,8 @@ def _shape(checkpoint: Checkpoint, stem: str) -> tuple[int, ...]:
     stored = checkpoint.need(f"{stem}.weight_shape", f"{stem}.weight_packed")
     if stored.dtype not in ("I64", "I32") or stored.numel != 2:
         raise checkpoint.unfit(stored.name, "two whole numbers", f"{stored.numel} {stored.dtype}")
-    kind = np.int64 if stored.dtype == "I64" else np.int32
-    shape = tuple(np.frombuffer(checkpoint.read(stored), kind).tolist())
+    dtype = np.int64 if stored.dtype == "I64" else np.int32
+    shape = tuple(np.frombuffer(checkpoint.read(stored), dtype).tolist())
     if min(shape) < 1:
         raise checkpoint.unfit(stored.name, "numbers of 1 and more", str(list(shape)))
     return shape

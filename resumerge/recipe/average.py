@@ -135,19 +135,19 @@ def _expanded(document: Document) -> Averages:
     checkpoints = _checkpoints(section, CHECKPOINTS, matched=LISTED not in section)
     if LISTED in section:
         checkpoints = _checkpoints(section, LISTED, matched=False)
-    size = _number(section, "window", len(checkpoints))
+    window_size = _number(section, "window", len(checkpoints))
     stride = _number(section, "stride", 1)
     schedules = _schedules(section.get("weights", "uniform"))
-    if size > len(checkpoints):
+    if window_size > len(checkpoints):
         raise InvalidValue(
-            f"A window of {size} checkpoints is larger than their number",
+            f"A window of {window_size} checkpoints is larger than their number",
             expected=f"at most {len(checkpoints)}",
-            found=str(size),
+            found=str(window_size),
             fix="Write a smaller window, or more checkpoints",
             at=(AVERAGE, "window"),
         )
-    first = (len(checkpoints) - size) % stride
-    starts = range(first, len(checkpoints) - size + 1, stride)
+    first = (len(checkpoints) - window_size) % stride
+    starts = range(first, len(checkpoints) - window_size + 1, stride)
     if (count := len(starts) * len(schedules)) > MOST:
         raise InvalidValue(
             f"The average has {count} outputs",
@@ -159,18 +159,18 @@ def _expanded(document: Document) -> Averages:
     labels = _labels(checkpoints)
     documents: dict[str, Document] = {}
     for start in starts:
-        window = range(start, start + size)
+        window = range(start, start + window_size)
         for schedule in schedules:
             name = labels[window[-1]] + (f"_{schedule.name}" if len(schedules) > 1 else "")
             _check_name(name, documents)
-            weights = schedule.weights(size)
+            weights = schedule.weights(window_size)
             models = [(checkpoints[number], weight) for number, weight in zip(window, weights)]
             documents[name] = _document(document, models, start)
     listed_document = document
     if checkpoints not in (section[CHECKPOINTS], [section[CHECKPOINTS]]):
         section = {**section, LISTED: checkpoints}
         listed_document = replace(document, data={**document.data, AVERAGE: section})
-    covered = {number for start in starts for number in range(start, start + size)}
+    covered = {number for start in starts for number in range(start, start + window_size)}
     unused = [each for number, each in enumerate(checkpoints) if number not in covered]
     note = (
         f"in no window, so not read: {some(unused)}; the last window ends with the last checkpoint"

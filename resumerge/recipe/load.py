@@ -178,9 +178,9 @@ def _sweep_of_a_stage(
 
 def _parse(documents: list[Document], text: str, file: str) -> Recipe:
     ignored = IGNORED_KEYS - {"name"} if len(documents) > 1 else IGNORED_KEYS
-    read = [_read_document(document, text, file, ignored) for document in documents]
-    problems = [problem for _, found in read for problem in found]
-    recipes = [recipe for recipe, _ in read if recipe is not None]
+    parsed = [_read_document(document, text, file, ignored) for document in documents]
+    problems = [problem for _, found in parsed for problem in found]
+    recipes = [recipe for recipe, _ in parsed if recipe is not None]
     if not problems:
         problems = check_stages(recipes)
     if problems:

@@ -107,14 +107,14 @@ def _from_text(text: str) -> ModelRef:
             found=text,
             fix=_name_on_the_hub(text.removeprefix(HUB)),
         )
-    shown = without_secrets(text)
+    masked = without_secrets(text)
     is_in_bucket = any(f"{scheme}://" in text.lower() for scheme in EXAMPLES)
     # Secrets are checked before the reference is split at "+", which a password may contain.
-    if shown != text and is_in_bucket:
+    if masked != text and is_in_bucket:
         raise InvalidValue(
             "This is not the address of a place in a bucket",
             expected=EXAMPLES.get(scheme_of(text).lower(), EXAMPLES["s3"]),
-            found=shown,
+            found=masked,
             fix=SECRETS_FIX[0].upper() + SECRETS_FIX[1:],
         )
     if "+" in text:
@@ -151,24 +151,24 @@ def _name_on_the_hub(path: str) -> str:
     name, _, page = rest.partition("/")
     _, _, place = page.partition("/")  # `page` is `tree`, `blob` or `resolve`, and the revision
     revision, _, file = place.partition("/")
-    at = f"@{revision}" if revision not in ("", "main") else ""
+    revision_suffix = f"@{revision}" if revision not in ("", "main") else ""
     repo = f"{owner}/{name}" if name else owner
-    alone = f"; '{repo}/{file}{at}' is this weight file alone"
+    file_advice = f"; '{repo}/{file}{revision_suffix}' is this weight file alone"
     is_weights = _REPO_FILE.fullmatch(f"{repo}/{file}") is not None
-    return f"Write '{repo}{at}'" + (alone if is_weights else "")
+    return f"Write '{repo}{revision_suffix}'" + (file_advice if is_weights else "")
 
 
 def _in_bucket(text: str) -> ModelRef:
     """Return the reference to a folder or a weight file in a bucket, from its address."""
     if not is_bucket(text):
         scheme, _, rest = text.partition("://")
-        small = scheme.lower()
-        if small in EXAMPLES:
+        lowercase = scheme.lower()
+        if lowercase in EXAMPLES:
             raise InvalidValue(
                 "An address begins with small letters",
-                expected=EXAMPLES[small],
+                expected=EXAMPLES[lowercase],
                 found=text,
-                fix=f"{small}://{rest}",
+                fix=f"{lowercase}://{rest}",
             )
         raise InvalidValue(
             "Models are not read from such addresses",

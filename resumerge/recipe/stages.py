@@ -86,13 +86,13 @@ def with_variants(variants: Mapping[str, Recipe], text: str) -> Recipe:
 
 
 def _unnamed(documents: Sequence[Recipe]) -> Iterator[Problem]:
-    without = [document for document in documents if not document.name]
-    for document in without[1:]:
+    unnamed = [document for document in documents if not document.name]
+    for document in unnamed[1:]:
         yield document.problem(
             "Two documents have no name",
             "",
             expected="a name in every document but one, the result",
-            found=f"none here, and none in the document of line {without[0].line('')}",
+            found=f"none here, and none in the document of line {unnamed[0].line('')}",
             fix="Write 'name: first' into one of them, and name it as a model where it is used",
         )
 

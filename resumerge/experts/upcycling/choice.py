@@ -42,7 +42,7 @@ class ArchitectureChoice:
         for architecture in candidates:
             if not reasons[architecture.name]:
                 return architecture
-        shown = {name: "; ".join(why) or "it fits" for name, why in reasons.items()}
+        verdicts = {name: "; ".join(why) or "it fits" for name, why in reasons.items()}
         problem = "No output architecture fits these models"
         if asked_name is not None and candidates:
             names = " and ".join(architecture.name for architecture in candidates)
@@ -54,8 +54,8 @@ class ArchitectureChoice:
                 self.recipe.problem(
                     problem,
                     "architecture" if asked_name is not None else "experts",
-                    expected=f"models and settings that fit one of {', '.join(shown)}",
-                    found=". ".join(f"{name}: {why}" for name, why in shown.items()),
+                    expected=f"models and settings that fit one of {', '.join(verdicts)}",
+                    found=". ".join(f"{name}: {why}" for name, why in verdicts.items()),
                     fix="Change the models or settings that stand in the way"
                     + (", or delete 'architecture'" if asked_name is not None else ""),
                 )

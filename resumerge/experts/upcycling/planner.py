@@ -214,8 +214,8 @@ class _Planner:
         dtype = dtypes.pop() if len(dtypes) == 1 else "F32"
         rows, columns = parts[0].shape
         shape = (self._count, len(matrices) * rows, columns)
-        alike = tuple(Rounded.of(part, dtype) for part in parts)
-        return self._target(name, Stacked.of(name, shape, alike))
+        rounded_parts = tuple(Rounded.of(part, dtype) for part in parts)
+        return self._target(name, Stacked.of(name, shape, rounded_parts))
 
     def _expert(self, expert: Expert, layer: int, matrix: str) -> Tensor:
         """Return a matrix of an expert: ``scale * (matrix + noise)``, computed in float32."""
@@ -310,8 +310,8 @@ class _Planner:
         )
         if self._count & (self._count - 1):
             yield f"llama.cpp takes 2, 4, 8… experts, and the mixture has {self._count}"
-        alike = len({expert.model for expert in self.mixture.experts}) == 1 < self._count
-        if alike and not all(expert.noise_scale for expert in self.mixture.experts[1:]):
+        is_one_model = len({expert.model for expert in self.mixture.experts}) == 1 < self._count
+        if is_one_model and not all(expert.noise_scale for expert in self.mixture.experts[1:]):
             yield "all experts are the same model: the mixture computes what it does, until trained"
         for ref, layers in self.models.layers.items():
             if layers.counts.get(STACK, self.layers) > self.layers:

@@ -80,8 +80,8 @@ def decompose(matrix: Rows, shape: tuple[int, int], rank: int, key: str) -> Deco
             rows, columns = shape
             empty = np.zeros((rows, rank), np.float32), np.zeros((rank, columns), np.float32)
             return Decomposition(empty[0], np.zeros(rank), empty[1], 0.0)
-        small = is_small(*shape, rank)
-        parts = _by_gram(matrix, shape, rank) if small else _by_passes(matrix, shape, rank, key)
+        uses_gram = is_small(*shape, rank)
+        parts = _by_gram(matrix, shape, rank) if uses_gram else _by_passes(matrix, shape, rank, key)
         return Decomposition(*parts, energy)
 
 
@@ -101,8 +101,8 @@ def _by_gram(
     gram = np.zeros((short, short))
     if columns == short:
         for band in matrix():
-            wide = band.astype(np.float64)
-            gram += wide.T @ wide
+            exact_band = band.astype(np.float64)
+            gram += exact_band.T @ exact_band
     else:
         for row, band in _placed(matrix):
             for other_row, other_band in _placed(matrix):

@@ -63,8 +63,8 @@ class BracketKeys:
             return None
         threshold, rank = key_and_rank
         places = np.flatnonzero(keys == threshold)
-        equal = np.zeros(len(self._ends), np.int64)
-        equal[np.searchsorted(self._ends, places, side="right")] = counts[places]
-        if rank < equal.sum():
-            return Selection.of(threshold, rank, equal.tolist())
+        equal_counts = np.zeros(len(self._ends), np.int64)
+        equal_counts[np.searchsorted(self._ends, places, side="right")] = counts[places]
+        if rank < equal_counts.sum():
+            return Selection.of(threshold, rank, equal_counts.tolist())
         return Selection(threshold, rank)

@@ -61,8 +61,8 @@ class ArceeFusion(Method):
             scan(lambda x, block: row_divergences(*self._pair(tensor, x), row)),
             tensor.numel // row,
         )
-        last = tensor.numel - 1
-        ranks = [tensor.numel - share * last // 4 for share in (1, 2, 3)]
+        last_index = tensor.numel - 1
+        ranks = [tensor.numel - share * last_index // 4 for share in (1, 2, 3)]
 
         def scan_importance(function: Any, sample: bool = False) -> Iterator[Any]:
             """Scan the importances of the elements; each block becomes a run of one block."""

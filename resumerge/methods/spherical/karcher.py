@@ -81,16 +81,18 @@ def factors(products: np.ndarray, max_iter: int, tol: float) -> np.ndarray:
     if not np.isfinite(products).all():
         return np.full(len(products), 1.0 / len(products))
     norms = np.sqrt(np.diag(products))
-    used = norms > tol
-    inverse = np.where(used, 1.0 / np.where(used, norms, 1.0), 0.0)
-    if not used.any():
+    has_direction = norms > tol
+    inverse = np.where(has_direction, 1.0 / np.where(has_direction, norms, 1.0), 0.0)
+    if not has_direction.any():
         result = inverse * norms.mean()
         return result
-    cosines = np.where(np.outer(used, used), products, 0.0) * np.outer(inverse, inverse)
-    mean = used / used.sum()
+    cosines = np.where(np.outer(has_direction, has_direction), products, 0.0) * np.outer(
+        inverse, inverse
+    )
+    mean = has_direction / has_direction.sum()
     length = _length(cosines, mean)
     if length < tol or length == 0.0:
-        mean = np.where(np.arange(len(mean)) == np.argmax(used), 1.0, 0.0)
+        mean = np.where(np.arange(len(mean)) == np.argmax(has_direction), 1.0, 0.0)
     else:
         mean = mean / length
     for _ in range(max_iter):
@@ -98,7 +100,7 @@ def factors(products: np.ndarray, max_iter: int, tol: float) -> np.ndarray:
         angle, sine = np.arccos(cosine), np.sqrt(1.0 - cosine**2)
         acts = (angle >= tol) & (sine >= np.where(cosine < 0.0, OPPOSITE, 0.0))
         pull = np.where(acts, np.where(sine > 0.0, angle / np.where(sine > 0, sine, 1.0), 1.0), 0)
-        pull = pull / used.sum()
+        pull = pull / has_direction.sum()
         step = pull - (pull @ cosine) * mean
         length = _length(cosines, step)
         if length < tol or length == 0.0:

@@ -31,12 +31,12 @@ def _check_mixture(top: Mapping[Any, Any]) -> Iterator[InvalidValue]:
                 at=(key,),
             )
     experts = top["experts"]
-    used = top.get("experts_per_token") or 2
-    if type(used) is int and 0 < len(experts) < used:
+    per_token = top.get("experts_per_token") or 2
+    if type(per_token) is int and 0 < len(experts) < per_token:
         yield InvalidValue(
-            f"A token cannot use {used} of {len(experts)} experts",
+            f"A token cannot use {per_token} of {len(experts)} experts",
             expected=f"experts_per_token of at most {len(experts)}",
-            found=f"{used}" + ("" if "experts_per_token" in top else ", the default"),
+            found=f"{per_token}" + ("" if "experts_per_token" in top else ", the default"),
             fix=f"Write 'experts_per_token: {len(experts)}', or add experts",
             at=("experts_per_token",) if "experts_per_token" in top else ("experts",),
         )

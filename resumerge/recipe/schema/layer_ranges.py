@@ -44,8 +44,10 @@ def check_equal_lengths(sources: Sequence[tuple[str, LayerRange]]) -> None:
         return
     first_unequal = next(index for index, count in enumerate(counts) if count != counts[0])
     fewest = min(counts)
-    equal = spelled_slices([[(model, (start, start + fewest)) for model, (start, _) in sources]])
-    apart = spelled_slices([[source] for source in sources])
+    equal_ranges = spelled_slices(
+        [[(model, (start, start + fewest)) for model, (start, _) in sources]]
+    )
+    separate_slices = spelled_slices([[source] for source in sources])
     raise InvalidValue(
         "The sources of this slice have different numbers of layers",
         expected="the same number of layers from every source: layer i of each is merged",
@@ -54,7 +56,7 @@ def check_equal_lengths(sources: Sequence[tuple[str, LayerRange]]) -> None:
         ),
         fix=f"To merge {fewest} layers of each, write equal ranges, as in the first lines below; "
         "to stack the ranges, write separate slices, as in the last ones",
-        paste=f"# {fewest} layers of each, merged:\n{equal}# stacked:\n{apart}",
+        paste=f"# {fewest} layers of each, merged:\n{equal_ranges}# stacked:\n{separate_slices}",
         at=(first_unequal, "layer_range"),
     )
 

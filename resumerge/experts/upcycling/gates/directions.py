@@ -76,8 +76,8 @@ def dependence_notes(gates: np.ndarray) -> Iterator[str]:
     layers_by_experts = dependent_gates(gates)
     most_frequent = sorted(layers_by_experts.items(), key=lambda item: -len(item[1]))
     for experts, layers in most_frequent[:MOST_NOTES]:
-        kind = "layer" if len(layers) == 1 else "layers"
-        where = "all layers" if len(layers) == len(gates) else f"{kind} {_numbers(layers)}"
+        noun = "layer" if len(layers) == 1 else "layers"
+        where = "all layers" if len(layers) == len(gates) else f"{noun} {_numbers(layers)}"
         if len(experts) == 1:
             yield (
                 f"the gate of expert {experts[0]} is zero in {where}: its positive and negative "
@@ -85,9 +85,9 @@ def dependence_notes(gates: np.ndarray) -> Iterator[str]:
             )
         else:
             names = f"{', '.join(map(str, experts[:-1]))} and {experts[-1]}"
-            alike = "the same" if len(experts) == 2 else "dependent"
+            relation = "the same" if len(experts) == 2 else "dependent"
             yield (
-                f"the gates of experts {names} are nearly {alike} in {where}: give them prompts "
+                f"the gates of experts {names} are nearly {relation} in {where}: give them prompts "
                 "that differ more"
             )
     if len(layers_by_experts) > MOST_NOTES:

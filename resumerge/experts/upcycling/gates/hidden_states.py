@@ -115,10 +115,10 @@ class HiddenStates(Step):
         layer = max((sum(t.numel for t in own.values()) for own in self.layers), default=0)
         longest = max(map(len, self._prompts))
         tokens = sum(map(len, self._prompts))
-        wide = max((t.shape[0] for own in self.layers for t in own.values()), default=0)
+        widest = max((t.shape[0] for own in self.layers for t in own.values()), default=0)
         stated = self.config.get("num_attention_heads")
         heads = stated if isinstance(stated, int) else 1
-        one_text = longest * (4 * wide + 8 * self._width + 2 * heads * longest)
+        one_text = longest * (4 * widest + 8 * self._width + 2 * heads * longest)
         at_once = min(threads, len(self._prompts)) * one_text
         return LIBRARIES_BYTES + FLOAT32_BYTES * (layer + 4 * tokens * self._width + at_once)
 

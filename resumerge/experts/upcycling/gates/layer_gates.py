@@ -99,11 +99,11 @@ class GatesOfPrompts:
 
     def _layer(self, number: int) -> dict[str, Tensor]:
         """Return the base's tensors of floats in a layer, by their names in the layer."""
-        begin = f"{STACK}.{number}."
+        prefix = f"{STACK}.{number}."
         return {
-            name.removeprefix(begin): tensor
+            name.removeprefix(prefix): tensor
             for name, tensor in self.base.tensors.items()
-            if name.startswith(begin) and tensor.dtype in FLOATS and not is_computed(tensor)
+            if name.startswith(prefix) and tensor.dtype in FLOATS and not is_computed(tensor)
         }
 
     def _missing(self, libraries: Sequence[str]) -> Problem:

@@ -46,10 +46,10 @@ def tokens_of_prompts(mixture: Mixture, vocabulary: Vocabulary) -> tuple[PromptT
         InputError: the tokenizer cannot be used, or the library tokenizers is not installed.
     """
     encode = _encoder(vocabulary)
-    begin = _token_that_begins(vocabulary)
+    bos_token = _token_that_begins(vocabulary)
 
     def tokens(prompts: Iterable[str]) -> tuple[Tokens, ...]:
-        return tuple(filter(None, (tuple(encode(begin + text)) for text in prompts)))
+        return tuple(filter(None, (tuple(encode(bos_token + text)) for text in prompts)))
 
     return tuple(
         PromptTokens(tokens(expert.positive_prompts), tokens(expert.negative_prompts))
