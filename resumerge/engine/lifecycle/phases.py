@@ -4,10 +4,8 @@ new run:  find -> open and plan -> check -> create                              
 existing: find -> adopt -> open and plan -> compare -> reconcile (mirror) -> check    | -> execute
                                                                                       | -> finish
                                                                                       | -> publish
-Both rows continue with four common phases, which `attempt` runs. An existing run leaves its row in
-two cases. If it is done, on this machine or in its mirror, its result is reported. If a new run
-replaces it, `_begin` checks and creates the new run. A run is replaced because of `--restart`, a
-different recipe before anything was committed, or corrected code of a method.
+The four phases after both rows are in `attempt`. docs/architecture.md ("The phases of a run") is
+the reference: what each phase does, and when a run that exists leaves its row.
 """
 
 from __future__ import annotations
