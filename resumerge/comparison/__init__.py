@@ -1,8 +1,8 @@
-"""``resumerge compare``: the equal tensors of two or more models, and their differences.
+"""``resumerge compare``: the differences between two or more models, tensor by tensor.
 
 `models.py` opens the models and matches their tensors, and `facts.py` compares configs and
 tokenizers. `tensor.py` reads one tensor of all models and returns a row of sums, with the evidence
-of `relations/`. `journal.py` stores the rows, `run.py` computes the missing ones, and `document.py`
+of `relations/`. `journal.py` stores the rows, `run.py` computes missing rows, and `document.py`
 adds them up.
 """
 

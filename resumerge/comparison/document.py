@@ -25,7 +25,7 @@ def document_of(
     rows: Rows,
     vocabularies: Sequence[Vocabulary | None],
 ) -> dict[str, Any]:
-    """Return the document: models, configs, every pair, and the task vectors if there is a base.
+    """Return the document: models, configs, every pair, and with a base the task vectors.
 
     Unknown numbers, and numbers that are not finite, are null.
     """

@@ -23,8 +23,9 @@ def compared_configs(models: Models) -> dict[str, Any]:
     """Return whether architecture and config are the same, and each key that differs.
 
     Returns:
-        `architectures`, the classes of each model; `same`; and `differences`, each with its dotted
-        `key` and the `values` of all models, as JSON text, null where a model has none.
+        `architectures`, the classes of each model; `same_architecture`; `same`; and `differences`,
+        each with its dotted `key` and the `values` of all models, as JSON text, None where a model
+        has no value.
     """
     flat = [dict(_flat(source.config)) for source in models.sources]
     keys = list(dict.fromkeys(key for config in flat for key in config))
@@ -43,7 +44,7 @@ def compared_configs(models: Models) -> dict[str, Any]:
 
 
 def read_vocabularies(context: RunContext, models: Models) -> list[Vocabulary | None]:
-    """Return the vocabulary of each model; None without a tokenizer that can be read, with a note.
+    """Return the vocabulary of each model; None, with a note, without a readable tokenizer.
 
     Raises:
         Resumable: the network failed.
@@ -66,12 +67,13 @@ def read_vocabularies(context: RunContext, models: Models) -> list[Vocabulary | 
 def compared_vocabularies(
     pair: Pair, vocabularies: Sequence[Vocabulary | None]
 ) -> dict[str, Any] | None:
-    """Return how the tokens of two models differ; None where one has no tokenizer.
+    """Return the differences between the tokens of two models; None if a model has no tokenizer.
 
     Returns:
-        the number of tokens of each model; `same`: whether all tokens have the same ids; `moved`:
-        tokens of both models whose ids differ; the tokens that only one model has; and `extends`:
-        whether one model has all tokens of the other with their ids.
+        `tokens`: the number of tokens of each model; `same`: whether all tokens have the same ids;
+        `same_files`; `moved`: tokens of both models whose ids differ; `only_first` and
+        `only_second`: the tokens that one model has; and whether one model extends the other: it
+        has more tokens, and all tokens of the other with the same ids.
     """
     first, second = (vocabularies[number] for number in pair)
     if first is None or second is None:

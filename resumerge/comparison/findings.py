@@ -1,4 +1,4 @@
-"""The relation of the second model of a pair to the first: in a word, and in sentences."""
+"""The relation of the second model of a pair to the first, as a word and as sentences."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def findings_of(models: Models, pair: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _word(pair: Mapping[str, Any], groups: Mapping[str, Sequence[Compared]]) -> str:
-    """Return the relation of the models in a word or two; ``different`` where none holds."""
+    """Return the word for the relation of two models; ``different`` if no relation holds."""
     apart = pair["only_first"] or pair["only_second"] or pair["not_comparable"]
     relations = groups.keys() - {"equal"}
     if not pair["tensors"]:
@@ -48,7 +48,7 @@ def _word(pair: Mapping[str, Any], groups: Mapping[str, Sequence[Compared]]) -> 
 
 
 def _on_rows(pair: Mapping[str, Any], first: str, second: str) -> list[str]:
-    """Return the sentences on tables of tokens of which one is longer."""
+    """Return the sentences on tables of tokens with different numbers of rows."""
     tables = [tensor for tensor in pair["tensors"] if tensor["rows"]]
     sentences = []
     for tensor in tables:

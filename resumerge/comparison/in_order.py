@@ -12,8 +12,8 @@ from resumerge.tensors.evaluation import Evaluation
 class InOrder:
     """The elements of a tensor, in their order.
 
-    A merge computes whole blocks. If the requested elements end within a block, the rest of that
-    block is kept for the next call.
+    A merge computes whole blocks. If the requested elements end within a block, the other elements
+    of that block are kept for the next call.
 
     Args:
         tensor: the tensor.

@@ -1,10 +1,10 @@
-"""The journal of a comparison: a row for each tensor, so that a killed comparison goes on.
+"""The journal of a comparison: a row for each tensor, so that a killed comparison can continue.
 
-It is a file of JSON Lines that only grows, ``STATE/comparisons/DIGEST.jsonl``: one record for each
-tensor, after the hash of its text. The digest identifies the compared files and their versions, so
-that other files have another journal. It is no ledger: a ledger pins a plan whose output is
-written, and other machines read it. Here only these rows are written, which can be computed again
-at any time.
+The journal is a file of JSON Lines, ``STATE/comparisons/DIGEST.jsonl``, to which lines are only
+appended: for each tensor the hash of its record, and the record. The digest identifies the compared
+files and their versions, so that other files have another journal. A journal is not a ledger: a
+ledger pins a plan whose output is written, and other machines read it. The rows of a journal can be
+computed again at any time.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ from resumerge.planning import fingerprint_parts
 from resumerge.storage import Storage
 
 VERSION = 1
-"""The version of the rows' arithmetic: rows of another one are not used."""
+"""The version of the rows' arithmetic: rows of another version are not used."""
 
 FOLDER = "comparisons"
 SYNC_SECONDS = 0.5
-"""Seconds between two syncs: what a power cut can cost. A process that is killed loses nothing."""
+"""The seconds between two syncs, and so the work that a power cut can cost. A kill costs
+nothing."""
 
 _HASH = 32
 
@@ -39,7 +40,7 @@ class Journal:
     """The rows of a comparison, by the tensor's name.
 
     Attributes:
-        rows: the rows computed by this process and by earlier ones.
+        rows: the rows that this process and earlier processes computed.
     """
 
     def __init__(self, path: Path, fd: int, storage: Storage) -> None:
@@ -52,12 +53,12 @@ class Journal:
     @classmethod
     @contextmanager
     def of(cls, models: Models, state: Path, storage: Storage) -> Iterator[Journal]:
-        """Open the journal of a comparison, or begin one; one process may have it.
+        """Open the journal of a comparison, or create it; only one process may have it open.
 
         Args:
             models: the compared models.
             state: the state folder.
-            storage: writes it.
+            storage: the operations that write it.
 
         Raises:
             InputError: another process compares the same models.
@@ -84,7 +85,7 @@ class Journal:
             os.close(fd)
 
     def add(self, name: str, row: Any) -> None:
-        """Add the row of a tensor. It outlives this process, and soon a power cut as well."""
+        """Add the row of a tensor. It survives a kill at once, and a power cut after a sync."""
         text = json.dumps([name, row], separators=(",", ":"))
         line = f"{xxhash.xxh3_128_hexdigest(text.encode())} {text}\n".encode()
         self._storage.write(self._fd, line, self._end)
@@ -103,15 +104,15 @@ class Journal:
         self._storage.remove(self._path)
 
     def _read(self) -> int:
-        """Read the rows up to the first damaged or cut-off one; return where they end."""
+        """Read the rows before the first damaged or cut-off row; return their length in bytes."""
         end = 0
         with os.fdopen(os.dup(self._fd), "rb") as stream:
             stream.seek(0)
             for line in stream:
-                found, _, text = line.partition(b" ")
+                stored_hash, _, text = line.partition(b" ")
                 text = text.removesuffix(b"\n")
-                whole = line.endswith(b"\n") and len(found) == _HASH
-                if not whole or xxhash.xxh3_128_hexdigest(text).encode() != found:
+                whole = line.endswith(b"\n") and len(stored_hash) == _HASH
+                if not whole or xxhash.xxh3_128_hexdigest(text).encode() != stored_hash:
                     break
                 name, row = json.loads(text)
                 self.rows[name] = row

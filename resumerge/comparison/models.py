@@ -27,18 +27,18 @@ from resumerge.tensors import Tensor, stored_in
 from resumerge.tensors.dtypes import FLOATS
 
 Pair = tuple[int, int]
-"""The numbers of two models; the second is described by how it differs from the first."""
+"""The numbers of two models; the relation of a pair is that of the second to the first."""
 
 
 @dataclass(frozen=True)
 class MatchedTensor:
-    """A tensor of several models, which is compared at once.
+    """A tensor of several models, which is compared as one unit.
 
     Args:
         name: its name in the first model that has it.
-        tensors: the tensor of each model; None where a model has none that can be compared.
-        elements: the number of compared elements: all elements, or those of the rows that all
-            models have, for tables of tokens.
+        tensors: the tensor of each model; None for a model without a comparable tensor.
+        elements: the number of compared elements: all elements, or for tables of tokens those of
+            the rows that all models have.
         row: the elements of a row of a matrix; 0 for tensors of other dimensions.
     """
 
@@ -49,7 +49,7 @@ class MatchedTensor:
 
     @property
     def is_float(self) -> bool:
-        """Whether the tensor's elements are numbers that merges compute with."""
+        """Whether all stored tensors have a dtype of floats."""
         return all(t.dtype in FLOATS for t in self.tensors if t is not None)
 
 
@@ -59,7 +59,7 @@ class Models:
 
     Args:
         sources: the models.
-        has_base: whether the first is the base of the others.
+        has_base: whether the first model is the base of the others.
         stages: the models that are stages of a recipe, with the models that they are computed from.
     """
 
@@ -69,12 +69,12 @@ class Models:
 
     @property
     def needs_torch(self) -> bool:
-        """Whether torch computes tensors of a model: those that an adapter changes."""
+        """Whether torch computes a tensor of a model, such as a weight that an adapter changes."""
         return any(t.needs_torch for source in self.sources for t in source.tensors.values())
 
     @property
     def read(self) -> dict[int, Source]:
-        """The models in files that are read, by the numbers that their stored tensors state."""
+        """The models whose files are read, by the source numbers of their stored tensors."""
         read = (*self.stages.sources, *(each for each in self.sources if each.kind != "stage"))
         return {source.number: source for source in read}
 
@@ -85,7 +85,7 @@ class Models:
 
     @cached_property
     def pairs(self) -> tuple[Pair, ...]:
-        """The pairs that are compared: the base with each, and the first model with each other."""
+        """The compared pairs: the base with each model, and the first model with later ones."""
         numbers = range(len(self.sources))
         pairs = [(0, n) for n in numbers[1:]]
         return (*pairs, *((1, n) for n in numbers[2:] if self.has_base))
@@ -93,25 +93,25 @@ class Models:
     @cached_property
     def by_name(self) -> dict[str, tuple[Tensor | None, ...]]:
         """Every tensor of any model, by its name in the first model that has it."""
-        found: dict[str, list[Tensor | None]] = {}
+        tensors_by_name: dict[str, list[Tensor | None]] = {}
         for number, source in enumerate(self.sources):
-            theirs, _ = match_names(list(found), source.tensors) if number else ({}, [])
+            theirs, _ = match_names(list(tensors_by_name), source.tensors) if number else ({}, [])
             ours = {their_name: name for name, their_name in theirs.items()}
             for name, tensor in source.tensors.items():
-                row = found.setdefault(ours.get(name, name), [None] * len(self.sources))
+                row = tensors_by_name.setdefault(ours.get(name, name), [None] * len(self.sources))
                 row[number] = tensor
-        return {name: tuple(tensors) for name, tensors in found.items()}
+        return {name: tuple(tensors) for name, tensors in tensors_by_name.items()}
 
     @cached_property
     def vocabularies(self) -> list[frozenset[str]]:
-        """The tensors of each model that have a row for each token, by their names in it."""
+        """The names of the tensors of each model that have a row for each token."""
         return [
             find_vocabulary(source, infer_layers(source.tensors, source.config)).found
             for source in self.sources
         ]
 
     def units(self) -> Iterator[MatchedTensor]:
-        """Yield the tensors that two models or more have in common, in the first model's order."""
+        """Yield the tensors that at least two models have, in the first model's order."""
         for name, tensors in self.by_name.items():
             present = [tensor for tensor in tensors if tensor is not None]
             if len(present) < 2:
@@ -125,7 +125,7 @@ class Models:
             yield MatchedTensor(name, like, math.prod(shape), row)
 
     def _fits(self, first: Tensor, other: Tensor) -> bool:
-        """Return whether two tensors can be compared: of one shape, or two tables of tokens."""
+        """Return whether two tensors can be compared: by dtype, and by shape or as tables of tokens."""
         if (first.dtype in FLOATS) != (other.dtype in FLOATS):
             return False
         if first.dtype not in FLOATS and first.dtype != other.dtype:
@@ -140,13 +140,13 @@ class Models:
 def open_models(
     context: RunContext, names: Sequence[str], base: str | None, recipe: Path | None = None
 ) -> Models:
-    """Open the models; files on servers that are not on this disk are read by ranges.
+    """Open the models; remote files that are not on this disk are read by ranges.
 
     Args:
         context: the command's context.
-        names: the references of two models or more; with a base, of one or more.
-        base: the reference of their base.
-        recipe: a recipe, whose stages references may name as its documents may.
+        names: the references of two models or more; with a base, of one model or more.
+        base: the reference of their base; None without a base.
+        recipe: a recipe whose stages the references may name; None without a recipe.
 
     Raises:
         InputError: a reference names no model, or a file cannot be read by ranges.
@@ -201,7 +201,7 @@ def _open(context: RunContext, ref: ModelRef, number: int) -> Source:
 
 
 def _unreadable(models: Models, *, offline: bool) -> Iterator[Problem]:
-    """Yield a problem for each file that is not here and cannot be read by ranges."""
+    """Yield a problem for each file that is not on this disk and cannot be read by ranges."""
     sources: Mapping[int, Source] = models.read
     tensors = (tensor for source in models.sources for tensor in source.tensors.values())
     stored = dict.fromkeys(stored for tensor in tensors for stored in stored_in(tensor))

@@ -30,12 +30,12 @@ from resumerge.storage import Storage
 from resumerge.tensors import Merged, Spilled
 
 MOST_THREADS = 4
-"""The most threads, even with fewer processors: some wait for the disk while others compute. More
-threads take memory, and are no faster."""
+"""The most threads, also with fewer processors: some wait for the disk while others compute. More
+threads would take memory without being faster."""
 
 LARGEST_BUFFERS = 64 << 20
-"""The most bytes of all threads' buffers for the tensors of stages and adapters: if more would be
-needed, fewer threads are started."""
+"""The most bytes of all threads' buffers for the tensors of stages and adapters. If all threads
+need more, fewer threads are started."""
 
 _WAIT_SECONDS = 0.2
 
@@ -52,22 +52,21 @@ def compare_models(
 ) -> dict[str, Any]:
     """Compare models, and return the document of ``compare --json``.
 
-    A comparison that was stopped goes on where it was, if it is asked for again and no model has
-    changed since.
+    A second call continues a stopped comparison, if no model has changed since.
 
     Args:
         models: references to models, as in a recipe; the others are compared with the first.
-        base: a reference to the model that they were made of, if there is one.
+        base: a reference to the model that they were made from; None without a base.
         options: the command's options.
         reporter: receives the phases and the progress.
         storage: writes the journal.
         stop: the request to stop that signals make.
-        recipe: a recipe, whose stages references may name: they are computed as they are read.
+        recipe: a recipe whose stages the references may name. Stages are computed as they are read.
 
     Raises:
-        InputError: a reference is no model, or its files cannot be read by ranges; a stage cannot
-            be planned, or takes more memory than there is.
-        Interrupted: a signal asked to stop; what was compared is kept.
+        InputError: a reference is not a model, or its files cannot be read by ranges; a stage
+            cannot be planned, or takes more memory than is available.
+        Interrupted: a signal asked to stop; compared tensors stay in the journal.
         Resumable: a model, or the state folder, cannot be used now.
     """
     storage, runs = storage or Storage(), RunStore(options.state_dir)
@@ -127,7 +126,7 @@ def _compare(
 
 
 class _Progress:
-    """Counts the bytes that were read, and stops the threads once the process is asked to stop."""
+    """Counts the bytes that were read, and stops the threads when the comparison has ended."""
 
     def __init__(self, context: RunContext, total: int) -> None:
         self.done, self.total = 0, total
@@ -149,21 +148,21 @@ class _Progress:
     def run_pass(
         self, tensor: Merged | Spilled, function: Callable[[range], Any], sample: bool
     ) -> Iterator[Any]:
-        """Yield what a pass over a tensor returns, as `serial_pass` does.
+        """Yield the results of a pass over a tensor, as `serial_pass` does.
 
         Raises:
             CancelledError: the comparison has ended.
         """
-        for found in serial_pass(tensor, function, sample):
+        for result in serial_pass(tensor, function, sample):
             self.moved(0)
-            yield found
+            yield result
 
 
 @contextmanager
 def _threads(
     count: int, progress: _Progress, start: Callable[[], None]
 ) -> Iterator[ThreadPoolExecutor]:
-    """Yield a pool whose threads end at their next piece if the code inside fails."""
+    """Yield a pool of threads; if the code in the context fails, they end at their next piece."""
     with ThreadPoolExecutor(count, "compare", start) as pool:
         try:
             yield pool
@@ -191,7 +190,7 @@ def _bytes(unit: MatchedTensor) -> int:
 
 
 def _held_bytes(units: Sequence[MatchedTensor]) -> int:
-    """Return the bytes of the values that are held for the tensors that are compared at once."""
+    """Return the bytes of the held values of all tensors that are compared at the same time."""
     held = (sum(node.held_bytes for t in unit.tensors if t for node in t.nodes()) for unit in units)
     return (MOST_THREADS + 1) * max(held, default=0)
 
@@ -200,7 +199,7 @@ def _fitting_threads(units: Sequence[MatchedTensor], asked: int | None) -> int:
     """Return the number of threads: the requested number, or the number that memory allows.
 
     Raises:
-        InputError: the memory is too small for one.
+        InputError: the memory is too small for one thread.
     """
     needs = {
         unit.name: int(sum(each.working_bytes(PIECE_ELEMENTS) for each in unit.tensors if each))

@@ -1,4 +1,4 @@
-"""Task vectors of several fine-tunes of one base: how they point, and conflicts of signs."""
+"""Task vectors of several fine-tunes of one base: their cosines, and conflicts of signs."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def task_vectors_of(
 ) -> dict[str, Any] | None:
     """Return the matrices of cosine and sign conflict over tensors that all models have.
 
-    A sign conflict is an element that two models changed in opposite directions. It is given as a
-    share of the elements that both changed.
+    A sign conflict is an element that two models changed in opposite directions. The matrix has its
+    share of the elements that both models changed.
 
     Args:
         models: the models.
@@ -29,9 +29,9 @@ def task_vectors_of(
         places: the layer of each tensor.
 
     Returns:
-        `models`, the numbers of the fine-tunes; `cosine`, `sign_conflict` and `both_changed`,
-        matrices over these, null where nothing was changed; `norms`; and the same `by_layer`. None
-        without a base, or with one fine-tune.
+        `models`, the numbers of the fine-tunes; `tensors`, their count; `cosine`, `sign_conflict`
+        and `both_changed`, matrices over the fine-tunes, None where nothing was changed; `norms`;
+        and the same values `by_layer`. None without a base, or with one fine-tune.
     """
     tuned = list(range(1, len(models.sources)))
     if not models.has_base or len(tuned) < 2:
@@ -47,7 +47,10 @@ def task_vectors_of(
         "tensors": len(found),
         **_matrices(tuned, (vectors for _, vectors in found)),
         "by_layer": [
-            {"layer": layer, **_matrices(tuned, (v for place, v in found if place == layer))}
+            {
+                "layer": layer,
+                **_matrices(tuned, (v for place, v in found if place == layer)),
+            }
             for layer in layers
         ],
     }

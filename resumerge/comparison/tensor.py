@@ -29,24 +29,25 @@ from resumerge.tensors.dtypes import BITS
 from resumerge.tensors.evaluation import Evaluation, as_vector
 
 AT_ONCE = 1 << 18
-"""Elements that are compared at once, so that they are in the processor's cache."""
+"""The elements that are compared at once: few enough for the processor's cache."""
 
 PIECE_ELEMENTS = 1 << 20
-"""Elements that are read at once; more for matrices with long rows, to have `PROPOSING_ROWS`."""
+"""The elements that are read at once; more for matrices with long rows, to read
+`PROPOSING_ROWS`."""
 
 LARGEST_BYTES = 16 << 20
-"""Bytes of all models that a thread reads at once."""
+"""The most bytes of all models together that a thread reads at once."""
 
 Row = dict[str, Any]
-"""The row of a tensor in the journal. Sums leave out numbers that are not finite."""
+"""The row of a tensor in the journal. Sums omit numbers that are not finite."""
 
 
 class _Block:
-    """Elements of all models at the same places, with their conversions kept for all pairs.
+    """Elements of all models at the same places; their conversions are kept for all pairs.
 
     Args:
-        stored: the elements of each model.
-        dtypes: the type that each model stores them in.
+        stored: the elements of each model, by the model's number.
+        dtypes: the stored type of each model's elements.
     """
 
     def __init__(self, stored: Mapping[int, Vector], dtypes: Mapping[int, str]) -> None:
@@ -82,8 +83,8 @@ class _PairSums:
         """Examine some rows of the two matrices before any elements are added.
 
         Args:
-            few: `SEEN_ROWS` rows.
-            every: returns all rows that propose directions.
+            few: at most about `SEEN_ROWS` rows.
+            every: returns all rows that propose directions, at most `PROPOSING_ROWS`.
         """
         if not few.differ.any():
             return
@@ -97,11 +98,11 @@ class _PairSums:
                 return
 
     def add(self, sums: Distance, block: _Block) -> None:
-        """Add elements.
+        """Add the sums and the evidence of further elements.
 
         Args:
             sums: the sums of these elements.
-            block: the elements, which few pairs have to look at.
+            block: the elements; they are converted only for pairs that examine single elements.
         """
         if not sums.differing:
             return
@@ -200,7 +201,7 @@ class TensorComparison:
             sums.propose(few(), every)
 
     def _two(self, pair: Pair, numbers: Callable[[int], np.ndarray]) -> Two:
-        """Return the numbers of a pair by a function that returns those of one model."""
+        """Return the elements of a pair, from a function that returns those of one model."""
         first, second = pair
         return Two(numbers(first), numbers(second), (self._dtypes[first], self._dtypes[second]))
 
@@ -212,7 +213,7 @@ class TensorComparison:
         return floats(as_vector(bits, self._dtypes[number])).reshape(-1, self._row)
 
     def _add_bytes(self, data: dict[int, np.ndarray]) -> None:
-        """Count what differs between elements that are not floats."""
+        """Count the differing elements of tensors that are not floats."""
         for sums in self._pairs:
             first, second = (data[n] for n in sums.pair)
             width = BITS[sums.dtypes[0]] // 8
@@ -245,7 +246,7 @@ class TensorComparison:
             self._add_changes([stored[n].less(stored[0]) for n in self._tuned])
 
     def _compared(self, stored: dict[int, Vector]) -> tuple[dict[int, float], dict[Pair, Distance]]:
-        """Return the sum of squares of each model's elements, and how far apart each pair is."""
+        """Return the sum of squares of each model's elements, and the distance of each pair."""
         compared = {sums.pair: distance(*(stored[n] for n in sums.pair)) for sums in self._pairs}
         squares = {n: q for pair, d in compared.items() for n, q in zip(pair, d.squares)}
         alone = [n for n in self._numbers if n not in squares]
@@ -253,17 +254,17 @@ class TensorComparison:
         return squares, compared
 
     def _without_what_is_not_finite(self, stored: dict[int, Vector]) -> dict[int, Vector]:
-        """Return the elements, 0 in all models where one is not finite; count these for each."""
+        """Return the elements, 0 where any model's is not finite; count those of each model."""
         values = {n: floats(vector) for n, vector in stored.items()}
         finite = np.ones(len(values[self._numbers[0]]), bool)
-        for n, found in values.items():
-            is_finite = np.isfinite(found)
-            self._not_finite[n] += int(len(found) - np.count_nonzero(is_finite))
+        for n, model_values in values.items():
+            is_finite = np.isfinite(model_values)
+            self._not_finite[n] += int(len(model_values) - np.count_nonzero(is_finite))
             finite &= is_finite
         return {n: Vector(np.where(finite, v, np.float32(0))) for n, v in values.items()}
 
     def _add_changes(self, changes: Sequence[Vector]) -> None:
-        """Add the products of task vectors, and the signs in which they agree or not."""
+        """Add the products of task vectors, and the counts of their sign conflicts."""
         self._products += row_gram(changes, len(changes[0]))[..., 0]
         self._conflicts += count_conflicts(changes)
 

@@ -49,19 +49,19 @@ class PairTotals:
 
     @property
     def relative(self) -> float | None:
-        """The L2 norm of the change by that of the first model; None where that is 0."""
+        """The L2 norm of the change, divided by the first model's; None if that is 0."""
         return math.sqrt(self.change / self.first) if self.first else None
 
     @property
     def cosine(self) -> float | None:
-        """The cosine of the two models' elements; None where one is 0."""
+        """The cosine of the two models' elements; None if the elements of a model are all 0."""
         if not self.first or not self.second:
             return None
         product = (self.first + self.second - self.change) / 2
         return max(-1.0, min(1.0, product / math.sqrt(self.first * self.second)))
 
     def as_json(self) -> dict[str, Any]:
-        """Return the figures that follow from the sums, for the document."""
+        """Return the document's figures, computed from the sums."""
         return {
             "elements": self.elements,
             "differing": self.differing,

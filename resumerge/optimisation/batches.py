@@ -24,14 +24,14 @@ class BatchMerges:
         self._space, self._models, self._reporter = space, models, reporter
 
     def merge(self, batch: Mapping[int, Values]) -> dict[int, str]:
-        """Merge the models of trials, or go on with the merge that was interrupted.
+        """Merge the models of trials, or continue the merge that was interrupted.
 
         Args:
             batch: the suggestions, by the number of the trial.
 
         Returns:
-            for each trial without a model the reason, though other values of the space make a
-            model.
+            the reason for each trial whose values make no model, by the trial's number. Other
+            values of the space make a model.
 
         Raises:
             InputError: no values of the space make a model now.
@@ -64,28 +64,29 @@ class BatchMerges:
     def _merge_together(
         self, batch: Mapping[int, Values], recipes: dict[int, str]
     ) -> dict[int, str]:
-        """Merge the models of trials in one run, and return the recipes that are not in it.
+        """Merge the models of trials in one run, and return the recipes outside the run.
 
-        Of several trials with the same recipe, one is in the run: variants of a sweep differ.
+        If several trials have the same recipe, only the first is in the run: variants of a sweep
+        differ.
 
         Raises:
             InputError: these models cannot be merged in one run.
         """
-        first: dict[str, int] = {}
+        first_numbers: dict[str, int] = {}
         for number, recipe in recipes.items():
-            first.setdefault(recipe, number)
-        together = {number: recipe for recipe, number in first.items()}
-        if len(together) < 2:
+            first_numbers.setdefault(recipe, number)
+        merged = {number: recipe for recipe, number in first_numbers.items()}
+        if len(merged) < 2:
             return recipes
-        sweep = self._space.sweep({variant(number): batch[number] for number in together})
-        self._models.merge_together(batch, together, sweep, self._reporter)
-        return {number: text for number, text in recipes.items() if number not in together}
+        sweep = self._space.sweep({variant(number): batch[number] for number in merged})
+        self._models.merge_together(batch, merged, sweep, self._reporter)
+        return {number: text for number, text in recipes.items() if number not in merged}
 
     def _without_model(self, recipes: Mapping[int, str]) -> dict[int, str]:
-        """Return the reason for each recipe that makes no model.
+        """Return the reason for each recipe that makes no model, by the trial's number.
 
         Raises:
-            InputError: no values of the space make one now.
+            InputError: no values of the space make a model now.
         """
         check_models(self._space, self._models)
         return dict(self._problems(recipes))
@@ -99,7 +100,7 @@ class BatchMerges:
 
 
 def check_models(space: Space, models: TrialModels) -> None:
-    """Plan recipes of the space until one can be merged: single recipes may make no model.
+    """Plan recipes of the space until one of them can be merged: single recipes may make no model.
 
     Raises:
         InputError: no recipe can be merged; problems are at lines of the space.

@@ -79,7 +79,7 @@ def row_of(
     """Return one trial of the document.
 
     Args:
-        trial: the trial, as the study has it.
+        trial: the trial, as the study stores it.
         settings: the settings of the search.
         models: the models of the trials.
         unfinished: the state of a trial that is not finished.
@@ -100,7 +100,7 @@ def row_of(
 
 
 def search_json(folder: Path) -> dict[str, Any]:
-    """Return a search as `describe_search` does, and with all its trials as `document_of`.
+    """Return the keys of `describe_search` and of `document_of` for one search.
 
     Args:
         folder: the folder of the search in the state folder.

@@ -25,10 +25,10 @@ STDOUT, STDERR = "evaluation.out", "evaluation.err"
 """The files with what a command printed, in the folder of its trial."""
 
 PROCESS = "evaluation.pid"
-"""The file with the process of a command, and its birth, as long as it runs."""
+"""The file with the pid and the birth of a command's process; it exists while the command runs."""
 
 JOB = "RESUMERGE_JOB"
-"""The variable with the number of a command among those that run at the same time, from 0."""
+"""The environment variable with a command's number, from 0, among the commands that run at once."""
 
 _POLL_SECONDS = 0.1
 _LONGEST_LINE = 1 << 20
@@ -41,7 +41,7 @@ class TrialFailed(Exception):
 
 @dataclass(frozen=True)
 class Candidate:
-    """A model that is to be evaluated.
+    """A model to evaluate.
 
     Args:
         number: its trial.
@@ -61,8 +61,8 @@ class Evaluated:
     Args:
         number: the trial.
         metrics: the numbers of the last line of stdout by their names, `VALUE` for a number alone.
-        error: why there are none; empty if there are.
-        seconds: how long it took.
+        error: the reason why there are no metrics; empty if there are.
+        seconds: the duration of the evaluation.
     """
 
     number: int
@@ -72,7 +72,7 @@ class Evaluated:
 
 
 class _Evaluation:
-    """A command that runs, in a process group of its own, with a time limit."""
+    """A running command, in a process group of its own, with a time limit."""
 
     def __init__(self, line: str, candidate: Candidate, seconds: float | None, job: int) -> None:
         self.candidate, self._seconds = candidate, seconds
@@ -96,7 +96,7 @@ class _Evaluation:
         self._ends = math.inf if seconds is None else monotonic() + seconds
 
     def is_over(self, wait: float) -> bool:
-        """Wait for some seconds; return whether the command has ended, or its time is over."""
+        """Wait for some seconds; return whether the command has ended or its time is over."""
         with suppress(subprocess.TimeoutExpired):
             self._code = self._command.wait(max(0.0, min(wait, self._ends - monotonic())))
             return True
@@ -110,7 +110,7 @@ class _Evaluation:
         self._process.unlink(missing_ok=True)
 
     def result(self) -> Evaluated:
-        """Return the result of the command, which is over."""
+        """Return the result of the command after its end."""
         metrics: dict[str, float] = {}
         error = ""
         try:
@@ -145,8 +145,8 @@ def evaluate(
     Args:
         command: a line for the shell; `MODEL` stands for the model's folder. `JOB` is in its
             environment.
-        candidates: the models, in the order in which they are begun.
-        seconds: the time limit of each; None for none.
+        candidates: the models, in the order in which their evaluations begin.
+        seconds: the time limit of each evaluation; None for no limit.
         jobs: the number of commands at a time.
         stop: whether this process has been asked to stop.
         heartbeat: called several times a second.
@@ -192,10 +192,10 @@ def _kill_left_over(path: Path) -> None:
 
 
 def read_metrics(line: str) -> dict[str, float]:
-    """Return the numbers in a line: one, or those of a JSON object by their names.
+    """Return the numbers in a line by their names: a single number as `VALUE`, or a JSON object's.
 
     Raises:
-        TrialFailed: there are none.
+        TrialFailed: the line has no numbers.
     """
     if not line:
         raise TrialFailed("it printed nothing on stdout")
@@ -223,7 +223,7 @@ def values_of(metrics: Mapping[str, float], names: Sequence[str]) -> list[float]
     """Return the values of the objectives.
 
     Raises:
-        TrialFailed: one is missing, or is not finite.
+        TrialFailed: a value is missing, or is not finite.
     """
     for name in names:
         if name not in metrics:
@@ -240,7 +240,7 @@ def _kill(group: int) -> None:
 
 
 def _last_line(path: Path) -> str:
-    """Return the last line that is not blank; empty if there is none."""
+    """Return the last line of a file that is not blank; empty if all are blank."""
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - _LONGEST_LINE))
         lines = file.read().decode(errors="replace").splitlines()

@@ -59,13 +59,13 @@ class TrialModels:
     def merge(
         self, number: int, recipe: str, reporter: Reporter, swept: SweptModel | None = None
     ) -> Result:
-        """Merge the model of a trial, or go on with the merge that was interrupted.
+        """Merge the model of a trial, or continue the merge that was interrupted.
 
         Args:
             number: the trial.
             recipe: its recipe.
             reporter: receives the progress of the merge.
-            swept: the model as a sweep has made it, which is taken over.
+            swept: the model that a sweep has made, to take over; None to compute the model.
 
         Raises:
             InputError, Resumable, Interrupted: as for `resumerge.run`.
@@ -82,7 +82,7 @@ class TrialModels:
         Args:
             batch: the numbers of the batch.
             recipes: the recipes of the merged trials, by the trials' numbers.
-            sweep: the recipe of all, whose variants are called by `variant`.
+            sweep: the recipe of the sweep; `variant` names its variants.
             reporter: receives the progress of the merge.
 
         Raises:
@@ -120,7 +120,7 @@ class TrialModels:
         return self.model(number).is_dir() and bool(self._runs.of_output(self.model(number)))
 
     def delete(self, number: int) -> None:
-        """Delete a model and its ledger, except files that the run did not write as they are."""
+        """Delete a model and its ledger, except files that differ from those that the run wrote."""
         self._delete(self.model(number))
 
     def delete_all(self) -> None:
@@ -140,11 +140,11 @@ class TrialModels:
             model.rmdir()
 
     def keep(self, numbers: list[int], tried: int) -> None:
-        """Delete every model but those of some trials.
+        """Delete every model except those of some trials.
 
         Args:
             numbers: the numbers of the trials whose models stay.
-            tried: the number of trials; all of them are looked at.
+            tried: the number of all trials so far.
         """
         for number in range(tried):
             if number not in numbers:
@@ -169,7 +169,7 @@ class TrialModels:
                 self._storage.link(target, link)
 
     def _write_best(self, recipe: str) -> None:
-        """Write the best recipe; one that somebody edited gets a backup name."""
+        """Write the best recipe; an old file that the user edited gets a backup name."""
         path = self._out / BEST_RECIPE
         if path.is_file():
             text = path.read_text(encoding="utf-8", errors="replace")

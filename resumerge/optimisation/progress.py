@@ -14,7 +14,7 @@ from resumerge.sources.remote.prefetch import DownloadProgress
 
 
 class TrialReporter(Reporter):
-    """Passes on the messages of trials' merges that matter: phases, progress, each note once."""
+    """Forwards the relevant messages of trials' merges: phases, progress, each note once."""
 
     trials: Sequence[int] = ()
 

@@ -35,11 +35,11 @@ class SuggestedRange:
     Args:
         kind: `FLOAT`, `INT` or `CATEGORICAL`.
         name: the name of the range, if the space states one; places of the same name share a value.
-        low: the smallest value, of a number.
-        high: the largest value, of a number.
+        low: for a number, the smallest value.
+        high: for a number, the largest value.
         log: whether numbers are drawn evenly by their logarithms.
         step: the distance of two numbers; None for a float that may have any value.
-        choices: the values, of a category, by the label that the study has for each.
+        choices: for a category, the (label in the study, value) pairs.
     """
 
     kind: str
@@ -51,7 +51,7 @@ class SuggestedRange:
     choices: tuple[tuple[str | float | bool | None, Any], ...] = ()
 
     def distribution(self) -> BaseDistribution:
-        """Return the range as Optuna has it."""
+        """Return Optuna's distribution for the range."""
         from optuna import distributions as optuna
 
         if self.kind == CATEGORICAL:
@@ -68,7 +68,7 @@ class SuggestedRange:
         return suggested
 
     def ends(self) -> list[Any]:
-        """Return the values at both ends of the range: if these are valid, all others are."""
+        """Return both ends of the range, or all choices: if these are valid, all values are."""
         if self.kind == CATEGORICAL:
             return [label for label, _ in self.choices]
         return [self.low, self.high]
@@ -86,7 +86,7 @@ class SuggestedRange:
         return int(value) if self.kind == INT else min(max(value, self.low), self.high)
 
     def grid(self) -> list[Any] | None:
-        """Return all suggestions, in order; None if they cannot be counted."""
+        """Return all suggestions, in order; None if there is no finite number of them."""
         if self.kind == CATEGORICAL:
             return self.ends()
         if self.kind == INT:
@@ -105,7 +105,7 @@ def read_suggestion(written: Mapping[Any, Any], at: Location) -> SuggestedRange:
         at: its place in the document.
 
     Raises:
-        InvalidValue: it is no range.
+        InvalidValue: it does not describe a range.
     """
     kind = written[SUGGEST]
     if kind not in KINDS:
@@ -116,14 +116,14 @@ def read_suggestion(written: Mapping[Any, Any], at: Location) -> SuggestedRange:
             fix=did_you_mean(str(kind), KINDS) or f"Write {_EXAMPLES[FLOAT]}",
             at=(*at, SUGGEST),
         )
-    known = (SUGGEST, _NAME, *([_CHOICES] if kind == CATEGORICAL else _RANGE))
+    allowed_keys = (SUGGEST, _NAME, *([_CHOICES] if kind == CATEGORICAL else _RANGE))
     for key in written:
-        if key not in known:
+        if key not in allowed_keys:
             raise InvalidValue(
                 f"A suggestion of {kind} has no key {key!r}",
-                expected=", ".join(known),
+                expected=", ".join(allowed_keys),
                 found=str(key),
-                fix=did_you_mean(str(key), known) or f"Write {_EXAMPLES[kind]}",
+                fix=did_you_mean(str(key), allowed_keys) or f"Write {_EXAMPLES[kind]}",
                 at=(*at, str(key)),
             )
     name = written.get(_NAME, "")
@@ -228,7 +228,7 @@ def _choices(written: Mapping[Any, Any], at: Location) -> tuple[tuple[Any, Any],
 
 
 def _label(choice: Any) -> str | float | bool | None:
-    """Return what the study has for a choice: itself, or the text of a list or mapping."""
+    """Return the study's label for a choice: itself, or JSON text for a list or mapping."""
     if choice is None or isinstance(choice, str | int | float):
         return choice
     return json.dumps(choice, default=str)

@@ -26,16 +26,17 @@ class Search:
     Args:
         space: the file with the space.
         out: the output's folder.
-        evaluate: the command that evaluates a model; it has `MODEL` in it.
+        evaluate: the command that evaluates a model; it contains `MODEL`.
         trials: the number of trials, including earlier ones.
         sampler: one of `SAMPLERS`.
         metrics: the names of the objectives, if the command prints several numbers.
-        directions: the direction of each objective, `MAXIMIZE` by default; one word is for all.
-        timeout: seconds that an evaluation may take; None for no limit.
-        keep_best: the number of models that stay.
-        batch: the number of trials that are suggested together, and merged in one run; None for as
-            many as the search began with, or else as many as `jobs`.
-        jobs: the number of evaluations at a time, of the same batch.
+        directions: the direction of each objective, `MAXIMIZE` by default; a single word applies to
+            all objectives.
+        timeout: the time limit of an evaluation in seconds; None for no limit.
+        keep_best: the number of models that are kept.
+        batch: the number of trials that are suggested together, and merged in one run; None for the
+            number that the search began with, or for a new search the number of `jobs`.
+        jobs: the number of evaluations of one batch that run at a time.
     """
 
     space: Path
@@ -51,7 +52,7 @@ class Search:
     jobs: int = 1
 
     def check(self) -> None:
-        """Refuse values that cannot be meant.
+        """Refuse values that contradict each other or make no sense.
 
         Raises:
             InputError: for the first such value.
@@ -63,13 +64,13 @@ class Search:
                 found=self.evaluate,
                 fix=f"write {MODEL} where the command takes the model's folder",
             )
-        for what, given, known in (
+        for what, words, allowed in (
             ("sampler", [self.sampler], SAMPLERS),
             ("direction", self.directions, DIRECTIONS),
         ):
-            for word in given:
-                if word not in known:
-                    one_of = ", ".join(known[:-1]) + f" or {known[-1]}"
+            for word in words:
+                if word not in allowed:
+                    one_of = ", ".join(allowed[:-1]) + f" or {allowed[-1]}"
                     raise refuse(f"There is no {what} {word!r}", expected=one_of, found=word)
         if len(set(self.metrics)) < len(self.metrics) or len(self.directions) not in (
             1,
@@ -100,7 +101,7 @@ class Search:
         Args:
             space: the space.
             seed: the seed.
-            began: the batch of the search if it has begun.
+            began: the batch size that the search began with; None for a new search.
 
         Raises:
             InputError: the batch is too large, or too small for the jobs.
@@ -128,7 +129,7 @@ class Search:
 def asked_for(
     search: Search, settings: Settings, options: Options, points: int | None
 ) -> dict[str, Any]:
-    """Return what the study stores about a command: its request, and how to repeat it.
+    """Return the study's record of a command: its request, and the words that repeat it.
 
     Args:
         search: the request; its output is absolute.

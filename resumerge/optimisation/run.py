@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     import optuna
 
 HOPELESS = 5
-"""The number of failed trials from the first on that ends a search: the command must be wrong."""
+"""The number of a command's finished trials after which it stops, if no trial has values."""
 
 
 def run_search(
@@ -75,7 +75,7 @@ def run_search(
 
     Raises:
         InputError: the space, the command or an option is invalid; or no model could be evaluated.
-        Interrupted: a signal asked to stop; the trials that are finished are kept.
+        Interrupted: a signal asked to stop; finished trials are kept.
         Resumable: a model, the disk or the state folder cannot be used now.
     """
     search.check()
@@ -130,17 +130,17 @@ class _Work:
         self._merges = BatchMerges(space, models, self._reporter)
 
     def do(self) -> None:
-        """Do batches until there are enough trials; then delete the models that are not kept.
+        """Do batches up to the requested number of trials; delete the models that are not kept.
 
         Raises:
             InputError: no trial has a value.
         """
         study, finished = self._study, 0
-        while (left := self._search.trials - len(study.complete) - len(study.failed)) > 0:
+        while (missing_trials := self._search.trials - len(study.complete) - len(study.failed)) > 0:
             if study.is_exhausted:
                 self._reporter.note("The grid is complete: every combination was tried")
                 break
-            finished = self._do_batch(left, finished)
+            finished = self._do_batch(missing_trials, finished)
             self._tidy()
         self._tidy()
         if study.failed and not study.complete:
@@ -154,7 +154,7 @@ class _Work:
             finished: the number of trials that this command has finished so far.
 
         Returns:
-            the number of trials that it has finished after the batch.
+            the number of trials that this command has finished after the batch.
         """
         self._reporter.doing(CHOOSING)
         with self._stop.deferred():
@@ -163,14 +163,14 @@ class _Work:
         self._reporter.trials = [*batch]
         began = time.monotonic()
         failed = self._merges.merge({number: trial.params for number, trial in batch.items()})
-        share = (time.monotonic() - began) / len(batch)
+        seconds_each = (time.monotonic() - began) / len(batch)
         candidates = [self._candidate(number) for number in batch if number not in failed]
         results = [Evaluated(number, {}, error, 0.0) for number, error in failed.items()]
         if candidates:
             self._reporter.evaluating()
         with closing(self._evaluations(results, candidates)) as evaluations:
             for evaluated in evaluations:
-                self._finish(batch[evaluated.number], evaluated, share)
+                self._finish(batch[evaluated.number], evaluated, seconds_each)
                 finished += 1
                 if not self._study.complete and finished >= HOPELESS:
                     self._tidy()
@@ -180,7 +180,7 @@ class _Work:
     def _evaluations(
         self, results: Sequence[Evaluated], candidates: Sequence[Candidate]
     ) -> Generator[Evaluated]:
-        """Yield the results that are known already, then those of the candidates' evaluation."""
+        """Yield the given results, then the results of the candidates' evaluations."""
         yield from results
         search = self._search
         yield from evaluate(
@@ -196,10 +196,10 @@ class _Work:
         return Candidate(number, self._models.model(number), self._models.folder(number))
 
     def _finish(self, trial: optuna.Trial, evaluated: Evaluated, merging: float) -> None:
-        """Tell the study the result of a trial, in any order within its batch.
+        """Record the result of a trial in the study, in any order within its batch.
 
-        Nothing is suggested before the study knows all results of the batch. They then count in
-        the order of the trials' numbers.
+        The next suggestion follows only after all results of the batch. They then count in the
+        order of the trials' numbers.
         """
         values, error, metrics = None, evaluated.error, evaluated.metrics
         if not error:
@@ -223,7 +223,7 @@ class _Work:
         """Return the names of the objectives.
 
         Raises:
-            InputError: the command prints several numbers, and none is named.
+            InputError: the command prints several numbers, and the user named no objective.
         """
         if self._settings.metrics:
             return self._settings.metrics
@@ -238,7 +238,7 @@ class _Work:
         )
 
     def _tidy(self) -> None:
-        """Keep the best models and those not evaluated yet, delete the others, link the best."""
+        """Delete all models except the best ones and those not evaluated yet; link the best."""
         ranked = self._study.ranked()
         kept = [trial.number for trial in ranked[: self._search.keep_best]]
         waiting = [trial.number for trial in self._study.trials if not trial.state.is_finished()]

@@ -1,4 +1,4 @@
-"""The space of a search: a recipe some of whose values are ranges."""
+"""The space of a search: a recipe with ranges in place of some values."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Values = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class RangePlace:
-    """A place of the recipe, and the name of the parameter whose value is written there."""
+    """A place of the recipe, and the name of the parameter that has its value there."""
 
     document: int
     at: Location
@@ -36,12 +36,12 @@ class RangePlace:
 
 
 INSIDE = 0.618
-"""A share of the way through a range. It is not one half, where many weights are 0."""
+"""The share of a range at which a value inside is checked. At one half, many weights are 0."""
 
 
 @dataclass(frozen=True)
 class Space:
-    """A recipe some of whose values are ranges.
+    """A recipe with ranges in place of some values.
 
     Args:
         file: its name in messages.
@@ -57,7 +57,7 @@ class Space:
 
     @property
     def text(self) -> str:
-        """The space as YAML, without comments: two spaces with the same text are the same."""
+        """The space as YAML, without comments: spaces with the same text are equal."""
         return SEPARATOR.join(as_yaml(document.data) for document in self.documents)
 
     def recipe(self, values: Values) -> str:
@@ -77,8 +77,8 @@ class Space:
             named: the suggestions, by the names of the variants.
 
         Raises:
-            InputError: a sweep cannot have these models; a value that a sweep cannot name is told
-                when the recipe is read.
+            InputError: a sweep cannot make these models. A value that a sweep cannot name is
+                reported later, by the reader of the recipe.
         """
         recipes = {name: self.recipe(values) for name, values in named.items()}
         if any(place.document < len(self.documents) - 1 for place in self.places):
@@ -94,7 +94,7 @@ class Space:
         return SEPARATOR.join(map(as_yaml, [*stages, {**result, SWEEP: {VARIANTS: variants}}]))
 
     def _whole_places(self) -> list[Location]:
-        """Return the places that a sweep names: of values, and of whole gradients."""
+        """Return the places that a sweep can name: those of values and of whole gradients."""
         places = []
         for place in self.places:
             at = place.at
@@ -107,16 +107,16 @@ class Space:
 
     def _value(self, recipe: str, at: Location) -> Any:
         """Return the value at a place of a recipe's last document."""
-        found: Any = load_yaml(recipe, self.file)[-1].data
+        value: Any = load_yaml(recipe, self.file)[-1].data
         for step in at:
-            found = found[step]
-        return found
+            value = value[step]
+        return value
 
     def grid(self) -> list[dict[str, Any]]:
         """Return every combination of suggestions, the last parameter varying fastest.
 
         Raises:
-            InputError: a parameter may have more values than can be counted.
+            InputError: a parameter has infinitely many values.
         """
         axes = {name: suggestion.grid() for name, suggestion in self.suggestions.items()}
         problems = [
@@ -142,7 +142,7 @@ class Space:
         """Check a recipe for each end of each range, without opening models.
 
         Raises:
-            InputError: with all problems of any of them, at their lines of the space.
+            InputError: with the problems of all these recipes, at their lines in the space.
         """
         inside = self.between(INSIDE)
         at_ends = [
@@ -153,15 +153,17 @@ class Space:
         problems: list[Problem] = []
         for values in at_ends:
             try:
-                found = check_recipe(parse_recipe(self.recipe(values), self.file))
+                recipe_problems = check_recipe(parse_recipe(self.recipe(values), self.file))
             except InputError as error:
-                found = error.problems
-            problems += [own for each in found if (own := self.placed(each)) not in problems]
+                recipe_problems = error.problems
+            problems += [
+                own for each in recipe_problems if (own := self.placed(each)) not in problems
+            ]
         if problems:
             raise InputError(sorted(problems, key=lambda problem: problem.line or 0))
 
     def placed(self, problem: Problem) -> Problem:
-        """Return a problem of a recipe of the space, at the line of the space."""
+        """Return a problem of one of the space's recipes, with the line in the space."""
         line = None
         if len(self.documents) == 1:
             line = nearest_line(self.documents[0].lines, problem.path)
@@ -179,7 +181,8 @@ def read_space(path: Path) -> Space:
     """Read a space, and check it without opening models.
 
     Raises:
-        InputError: it cannot be read, is no recipe, or suggests nothing; all problems of ranges.
+        InputError: the file cannot be read, is not a recipe, or has no range; with all problems of
+            ranges.
     """
     try:
         text = read_foreign(path, 4 * MOST_CHARS).decode("utf-8-sig")
@@ -196,7 +199,7 @@ def read_space(path: Path) -> Space:
 
 
 def parse_space(text: str, file: str) -> Space:
-    """Read the text of a space: as `read_space`."""
+    """Read the text of a space, as `read_space` reads a file."""
     documents = tuple(load_yaml(text, file))
     problems = [problem for document in documents for problem in document.problems]
     suggestions: dict[str, SuggestedRange] = {}
@@ -204,14 +207,14 @@ def parse_space(text: str, file: str) -> Space:
     for number, document in enumerate(documents):
         for key in (SWEEP, AVERAGE):
             if key in document.data:
-                several = InvalidValue(
+                makes_several = InvalidValue(
                     f"A trial is one model, and '{key}:' makes several",
                     expected="a recipe of one model",
                     found=f"the key '{key}'",
                     fix=f"Delete '{key}:', and suggest its values",
                     at=(key,),
                 )
-                problems.append(document.problem(several, file))
+                problems.append(document.problem(makes_several, file))
         for at, written in ranges_in(document.data, ()):
             try:
                 suggestion = read_suggestion(written, at)
@@ -223,14 +226,14 @@ def parse_space(text: str, file: str) -> Space:
             except InvalidValue as error:
                 problems.append(document.problem(error, file))
     if not places and not problems:
-        nothing = InvalidValue(
+        no_range = InvalidValue(
             "The recipe suggests nothing to search for",
             expected="a value like {suggest: float, low: 0, high: 1}",
             found="plain values only",
             fix="Write such a range in place of a value: 'weight: {suggest: float, low: 0, "
             "high: 1}'; or merge the recipe by `resumerge run`",
         )
-        problems.append(documents[0].problem(nothing, file))
+        problems.append(documents[0].problem(no_range, file))
     if problems:
         raise InputError(sorted(problems, key=lambda problem: problem.line or 0))
     space = Space(file, documents, suggestions, tuple(places))

@@ -1,4 +1,4 @@
-"""The searches of a state folder: how far each is, and the command that resumes it."""
+"""The searches of a state folder: their progress, and the commands that resume them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def search_folder(out: Path, state: Path) -> Path:
 def list_searches(store: RunStore) -> list[dict[str, Any]]:
     """Return all searches of ``resumerge status --json``, oldest first.
 
-    A search whose study cannot be read has only its name and the reason; such searches come first.
+    A search with an unreadable study has only its name and the reason; such searches come first.
     """
     folders = [path.parent for path in (store.folder / FOLDER).glob(f"*/{STUDY_FILE}")]
     return sorted(map(_listed, folders), key=lambda each: (each["created"] or "", each["id"]))
@@ -72,7 +72,7 @@ def find_search(store: RunStore, wanted: str | None) -> Path | None:
 
     Args:
         store: the folder of all runs.
-        wanted: the id or output; None for the search that the newest run is a trial of.
+        wanted: the id or output; None for the search whose trial is the newest run.
     """
     if wanted is None:
         newest = [Path(output_of(folder)) for folder in store.runs()[-1:]]
@@ -86,7 +86,7 @@ def find_search(store: RunStore, wanted: str | None) -> Path | None:
 
 
 def describe_search(folder: Path) -> dict[str, Any]:
-    """Return one of the searches of ``resumerge status --json``.
+    """Return the entry of one search in ``resumerge status --json``.
 
     Args:
         folder: the folder of the search in the state folder.
@@ -124,7 +124,7 @@ def describe_search(folder: Path) -> dict[str, Any]:
 
 
 def attributes_of(folder: Path) -> dict[str, Any]:
-    """Return the attributes of a search that its study stores: `SETTINGS` and `ASKED`.
+    """Return two attributes of a search's study, by name: `SETTINGS` and `ASKED`.
 
     Raises:
         Resumable: the study cannot be read.

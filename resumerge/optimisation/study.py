@@ -33,7 +33,8 @@ SAMPLERS = (TPE, RANDOM, GRID, CMAES, NSGA2)
 _NAME = "search"
 
 POPULATION = 16
-"""Models of a generation of NSGA-II. Optuna's 50 would be more than most searches have trials."""
+"""The models of a generation of NSGA-II. Optuna's default, 50, exceeds the trials of most
+searches."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,8 @@ class Settings:
         evaluate: the command that evaluates a model.
         sampler: one of `SAMPLERS`.
         seed: the seed of the sampler's draws, and of randomized methods.
-        metrics: the names of the objectives; empty for a command with one metric, whatever it is.
+        metrics: the names of the objectives; empty for a command that prints one metric of any
+            name.
         directions: `MAXIMIZE` or `MINIMIZE` for each objective.
         batch: the number of trials that are suggested together.
     """
@@ -65,7 +67,7 @@ class Settings:
 
     @classmethod
     def of(cls, kept: Mapping[str, Any]) -> Settings:
-        """Return the settings that a study has stored."""
+        """Return the settings from their JSON in a study."""
         values: dict[str, Any] = {
             key: tuple(value) if isinstance(value, list) else value for key, value in kept.items()
         }
@@ -73,11 +75,11 @@ class Settings:
 
 
 class Study:
-    """A study that suggests trials batch by batch, and is told the values of finished trials.
+    """A study that suggests trials batch by batch, and stores the values of finished trials.
 
     Args:
         study: Optuna's study.
-        settings: the settings that the study was begun with.
+        settings: the settings that the study began with.
         space: the space of the search.
     """
 
@@ -107,7 +109,7 @@ class Study:
 
     @property
     def failed(self) -> list[optuna.trial.FrozenTrial]:
-        """The trials whose evaluation gave no values."""
+        """The trials without values, because their merge or evaluation failed."""
         return [trial for trial in self.trials if trial.state.name == "FAIL"]
 
     @property
@@ -116,9 +118,9 @@ class Study:
         return self._left <= 0
 
     def ranked(self) -> list[optuna.trial.FrozenTrial]:
-        """Return the trials with values, the best first; of several objectives, the Pareto front.
+        """Return the trials with values, the best first; for several objectives, the Pareto front.
 
-        The earlier of two equal ones comes first; a front is ordered by the first objective.
+        Of two equal trials the earlier comes first; a front is ordered by the first objective.
         """
         sign = -1 if self._settings.directions[0] == MAXIMIZE else 1
         several = len(self._settings.directions) > 1
@@ -128,7 +130,7 @@ class Study:
     def importances(self) -> dict[str, float]:
         """Return the importance of each parameter for the best results; empty if it is unknown.
 
-        It is known for one objective and ten trials or more (PED-ANOVA, arXiv 2304.10255).
+        Importances need one objective and ten trials or more (PED-ANOVA, arXiv 2304.10255).
         """
         if len(self._settings.directions) > 1 or len(self.complete) < 10:
             return {}
@@ -141,23 +143,24 @@ class Study:
         return {}
 
     def ask(self, most: int) -> list[optuna.Trial]:
-        """Return the trials of the batch that was interrupted, or of a new one.
+        """Return the trials of the interrupted batch, or of a new batch.
 
-        All trials of a batch are suggested before one of them has values: from the trials before
-        the batch and, with TPE, from the suggestions for the others of the batch.
+        All trials of a batch are suggested before one of them has values. Suggestions depend on the
+        trials before the batch and, with TPE, on the other suggestions of the batch.
 
         Args:
             most: the most trials of a new batch.
 
         Returns:
-            the unfinished trials, in the order of their numbers, with a suggestion for each name.
+            the unfinished trials, in the order of their numbers, each with suggestions for all
+            parameters.
         """
-        begun = self._study.user_attrs.get(BATCH, [0, 0])
-        if sum(begun) == self._finished:
-            begun = [self._finished, min(most, self._settings.batch, self._left)]
+        latest_batch = self._study.user_attrs.get(BATCH, [0, 0])
+        if sum(latest_batch) == self._finished:
+            latest_batch = [self._finished, min(most, self._settings.batch, self._left)]
             with _quiet():
-                self._study.set_user_attr(BATCH, begun)
-        numbers = range(begun[0], sum(begun))
+                self._study.set_user_attr(BATCH, latest_batch)
+        numbers = range(latest_batch[0], sum(latest_batch))
         unfinished = [n for n in numbers if not self._is_finished(n)]
         return [self._ask(number) for number in unfinished]
 
@@ -167,7 +170,7 @@ class Study:
 
     @property
     def _left(self) -> int:
-        """The most trials that may follow."""
+        """The most trials of a new batch; for a grid, its remaining points."""
         return self._settings.batch if self._grid is None else len(self._grid) - self._finished
 
     def _is_finished(self, number: int) -> bool:
@@ -175,7 +178,7 @@ class Study:
         return number < len(trials) and trials[number].state.is_finished()
 
     def _ask(self, number: int) -> optuna.Trial:
-        """Return the trial of a number, with a suggestion for each name."""
+        """Return the trial with a number, with suggestions for all parameters."""
         import optuna
 
         trials = self.trials
@@ -196,7 +199,7 @@ class Study:
         return trial
 
     def tell(self, trial: optuna.Trial, values: Sequence[float] | None) -> None:
-        """Record the values of a trial; None for one that failed."""
+        """Record the values of a trial; None for a failed trial."""
         import optuna
 
         self._study.sampler = self._sampler(trial.number, len(self._distributions) + 1)
@@ -207,7 +210,7 @@ class Study:
                 self._study.tell(trial, list(values))
 
     def _sampler(self, number: int, index: int) -> optuna.samplers.BaseSampler:
-        """Return the sampler for one parameter of one trial; the 0th is for all together."""
+        """Return the sampler for one parameter of one trial; index 0 is for all together."""
         from optuna import samplers
 
         words = f"{self._settings.seed}/{number}/{index}".encode()
@@ -223,10 +226,10 @@ class Study:
 
 
 def check_sampler(sampler: str, objectives: int, space: Space) -> None:
-    """Refuse a sampler that cannot search a space, or is not installed.
+    """Refuse a sampler that is not installed, or cannot search a space.
 
     Raises:
-        InputError: Optuna or the sampler's package is missing, or does not fit.
+        InputError: Optuna or the sampler's package is missing, or the space does not fit.
     """
     _import("optuna", "A search needs Optuna, which is not installed")
     if sampler == GRID:
@@ -250,7 +253,7 @@ def open_study(folder: Path, settings: Settings, space: Space) -> Iterator[Study
     """Yield the study in a folder.
 
     Raises:
-        InputError: it was begun with other settings.
+        InputError: the study began with other settings.
     """
     with _connected(folder / STUDY_FILE) as study:
         began = study.user_attrs[SETTINGS]
@@ -261,7 +264,7 @@ def open_study(folder: Path, settings: Settings, space: Space) -> Iterator[Study
 def create_study(
     folder: Path, settings: Settings, asked: Mapping[str, Any], storage: Storage
 ) -> None:
-    """Write an empty study to a folder. It appears complete, or not at all."""
+    """Write an empty study to a folder. The file appears complete, or not at all."""
     import optuna
 
     path = folder / STUDY_FILE
@@ -334,7 +337,7 @@ def _connection(path: Path) -> Iterator[optuna.storages.RDBStorage]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep Optuna off the terminal, inside."""
+    """Suppress Optuna's output to the terminal inside the context."""
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)

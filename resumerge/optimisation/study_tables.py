@@ -1,6 +1,6 @@
-"""The SQL of a study's tables, which are Optuna's.
+"""The SQL of a study's tables, whose schema is Optuna's.
 
-A list of searches is read from them without Optuna, whose import takes a second.
+A list of searches is read from the tables without Optuna, whose import takes a second.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _BEST = """SELECT number, value FROM trials JOIN trial_values USING (trial_id)
 
 
 class StudyTables:
-    """The tables of one study, open to be read.
+    """The tables of one study, open for reading.
 
     Its methods raise sqlite3.Error, or ValueError for an attribute that is not JSON.
     """
@@ -40,13 +40,14 @@ class StudyTables:
         """Return the number and the first value of the best trial; None without any.
 
         Args:
-            largest: whether the largest value is the best. The earlier of two equal ones is.
+            largest: whether the largest value is the best. Of two equal trials the earlier is the
+                best.
         """
         order = "DESC" if largest else "ASC"
-        found: tuple[int, float] | None = self._connection.execute(
+        number_and_value: tuple[int, float] | None = self._connection.execute(
             _BEST.format(order=order)
         ).fetchone()
-        return found
+        return number_and_value
 
 
 @contextmanager
@@ -54,7 +55,7 @@ def open_tables(path: Path) -> Iterator[StudyTables]:
     """Yield the tables of a study's file.
 
     Raises:
-        sqlite3.Error: there is no such file, or it is no database.
+        sqlite3.Error: the file does not exist, or is not a database.
     """
     uri = f"file:{quote(str(path))}?mode=rw"
     with closing(sqlite3.connect(uri, uri=True)) as connection:
