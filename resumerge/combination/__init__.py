@@ -3,8 +3,8 @@
 `adapter.py` reads the changes of one adapter, and `modules.py` matches the modules that several
 adapters change. `factors.py` makes the combined matrices of a module, `whole.py` combines tensors
 that adapters save whole, and `adapter_config.py` makes the config. `combine.py` plans the combined
-adapter of these. The arithmetic is that of `tensors/adapters/combined.py`. May import extraction,
-whose results are adapters too, and what lies below it.
+adapter with these parts. `tensors/adapters/combined.py` has the arithmetic. The room may import
+extraction, whose results are adapters too, and the rooms below it.
 """
 
 from resumerge.combination.combine import ContradictingParameters, combine

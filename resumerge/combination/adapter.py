@@ -43,8 +43,8 @@ class Matrices:
 
     Args:
         name: the module's name; for experts, their parameter's name.
-        a: shape (experts * rank, inputs), or with further dimensions for a convolution.
-        b: shape (outputs, experts * rank), likewise.
+        a: matrix A, shape (experts * rank, inputs); for a convolution with further dimensions.
+        b: matrix B, shape (outputs, experts * rank); for a convolution with further dimensions.
         rank: the rank of one expert's change.
         experts: the number of experts; 1 for a plain module.
     """
@@ -59,7 +59,7 @@ class Matrices:
 
     @property
     def within(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The dimensions of the input in A, and of the output in B: both without the rank."""
+        """The dimensions of A and of B without the rank: those of the input and of the output."""
         return self.a.shape[1:], (self.b.shape[0], *self.b.shape[2:])
 
     @property
@@ -84,7 +84,7 @@ class AdapterChanges:
         problems: the reasons why the adapter cannot be combined with others.
 
     Raises:
-        InputError: the config is not that of a LoRA adapter, or of a variant that is not supported.
+        InputError: the config is not that of a LoRA adapter, or is that of an unsupported variant.
     """
 
     input_: Input
@@ -126,13 +126,13 @@ class AdapterChanges:
             self._problem("The adapter has no tensors", "none", "LoRA matrices")
 
     def _parameters(self, container: str) -> list[str]:
-        """Return the parameters of a module that have matrices, in the order of declaration."""
+        """Return a module's parameters that have matrices, in the order of declaration."""
         ends = (end.rpartition(".") for end in self.settings.parameters)
         words = [word for place, _, word in ends if place and f".{container}".endswith(f".{place}")]
         return sorted(words, key=lambda word: (word not in PACKED, (*PACKED, word).index(word)))
 
     def _pair(self, module: str, roles: Mapping[str, Tensor]) -> tuple[Tensor, Tensor] | None:
-        """Return A and B of a module; None if there is a problem."""
+        """Return A and B of a module; None, with a problem, if they cannot be combined."""
         if "magnitude" in roles:
             if not self.settings.dora:
                 what = "An adapter with DoRA cannot be combined with others"
@@ -165,7 +165,7 @@ class AdapterChanges:
     def _add_parameters(
         self, container: str, modules: list[str], every: Mapping[str, Mapping[str, Tensor]]
     ) -> None:
-        """Add the matrices of experts: peft wraps the first parameter innermost."""
+        """Add the matrices of experts' parameters; peft wraps the first parameter innermost."""
         words = self._parameters(container)
         modules.sort(key=len, reverse=True)
         if len(modules) != len(words) or (len(words) > 1 and not {*words} <= {*PACKED}):
@@ -186,9 +186,9 @@ class AdapterChanges:
             self._add(Matrices(name, MatricesKind.PARAMETER, *pair, scale, int(rank), experts))
 
     def _add(self, matrices: Matrices) -> None:
-        said = self.settings.rank_of(matrices.name)
-        if said is not None and said != matrices.rank:
-            expected, found = f"rank {said:g} (r, rank_pattern)", f"rank {matrices.rank}"
+        configured_rank = self.settings.rank_of(matrices.name)
+        if configured_rank is not None and configured_rank != matrices.rank:
+            expected, found = f"rank {configured_rank:g} (r, rank_pattern)", f"rank {matrices.rank}"
             self._problem(_OTHER_RANK, matrices.name, expected, found)
         self.matrices[matrices.name] = matrices
 

@@ -1,4 +1,4 @@
-"""adapter_config.json of a combined adapter, whose base model is not known."""
+"""adapter_config.json of a combined adapter, whose base model is not opened."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BASE_MODEL = "base_model_name_or_path"
 _MISFIT = "; adapters of different models do not fit each other"
 
 _CHOOSE_LAYERS = ("layers_to_transform", "layers_pattern", "exclude_modules")
-"""The options with which target_modules names more modules than the adapter changes."""
+"""The options that exclude some of the modules that target_modules names."""
 
 
 def adapter_config(
@@ -29,7 +29,7 @@ def adapter_config(
         adapters: the adapters.
         modules: the modules that the adapters change.
         ranks: the rank of each of these modules; parameters have the highest rank of all.
-        saved: the names of the modules that the adapter has whole.
+        saved: the names of the modules that the adapter stores whole.
     """
     rank = max(ranks.values(), default=1)
     kinds = {module.name: module.first.kind for module in modules.modules}
@@ -78,7 +78,8 @@ def _targets(adapters: Sequence[AdapterChanges], modules: ChangedModules) -> lis
     """Return the names by which peft finds the modules.
 
     An adapter's own target_modules find the same modules on its base model as in training, and are
-    taken over. If they are no list, or layers are left out of them, modules have their full names.
+    reused if they name all its modules. If they are not a list, or other options exclude layers,
+    the modules' full names are used.
     """
     targets: dict[str, None] = {}
     for place, adapter in enumerate(adapters):

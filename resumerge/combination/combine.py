@@ -40,7 +40,7 @@ def combine(
 
     Args:
         recipe: the recipe.
-        adapters: the adapters, in the recipe's order, each with its entry.
+        adapters: the adapters, in the recipe's order, each with its entry in the recipe.
         combining: the method, and the rank of the result.
         values_of: returns the parameters of a tensor.
 
@@ -48,8 +48,8 @@ def combine(
         the adapter; its tensors; notes; the tensors of the adapters that are not used.
 
     Raises:
-        InputError: a source is no adapter, or is damaged; the adapters do not fit each other; or a
-            tensor of theirs cannot be combined without the base model.
+        InputError: a source is not an adapter, or is damaged; the adapters do not fit each other;
+            or one of their tensors cannot be combined without the base model.
     """
     read, problems = _read(adapters)
     if problems:
@@ -165,7 +165,7 @@ class _Planner:
 class _Positions:
     """The positions of modules for gradients, from 0 in the first layer to 1 in the last.
 
-    There are as many layers as the highest number among the modules says.
+    The number of layers follows from the highest layer number among the modules.
     """
 
     def __init__(self, names: Sequence[str]) -> None:
@@ -174,12 +174,12 @@ class _Positions:
             self._counts[name.stack] = max(self._counts.get(name.stack, 0), name.index + 1)
 
     def of(self, name: str) -> float:
-        found = split(name)
-        return step_position(found.index, self._counts[found.stack]) if found else 0.0
+        layer = split(name)
+        return step_position(layer.index, self._counts[layer.stack]) if layer else 0.0
 
 
 class _Names:
-    """The names of the matrices of modules, as peft has them."""
+    """The names that peft gives to the matrices of modules."""
 
     def __init__(self, modules: Sequence[ChangedModule]) -> None:
         self._wrapped: dict[str, list[str]] = {}

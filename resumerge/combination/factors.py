@@ -1,4 +1,4 @@
-"""The matrices of a combined adapter, which a merge method makes of several adapters' matrices."""
+"""The matrices of a combined adapter, which a merge method makes from several adapters."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Values:
     """The parameters of a merge for one tensor.
 
     Args:
-        params: those of the whole merge.
-        per_model: those of each adapter, in the order of the recipe.
+        params: the parameters of the whole merge.
+        per_model: the parameters of each adapter, in the order of the recipe.
     """
 
     params: Mapping[str, Value]
@@ -37,7 +37,7 @@ class Values:
 
 @dataclass(frozen=True)
 class Combining:
-    """How a recipe combines adapters.
+    """The method and the settings by which a recipe combines adapters.
 
     Args:
         method: the merge method.
@@ -61,7 +61,7 @@ class Combining:
     def combined(
         self, module: ChangedModule, values: Values, dtype: str, rank: int
     ) -> tuple[Combined, str | None]:
-        """Return the combined matrices of a module, flat, and the contradiction of the parameters.
+        """Return the combined matrices of a module, flat, and the parameters' contradiction.
 
         Args:
             module: the module.
@@ -91,7 +91,7 @@ class Combining:
     def factors(self, values: Values) -> list[float]:
         """Return the factor of each adapter's change in a weighted sum.
 
-        They are found by calling the method on the rows of the identity matrix as changes.
+        The method computes the factors, with the rows of the identity matrix as changes.
         """
         assert self.method.is_weighted_sum and isinstance(self.method, KernelMethod)
         count = len(self.models)
@@ -109,7 +109,7 @@ class Combining:
 
     @property
     def _base(self) -> int | None:
-        """The place of the base among the operands: the last one, which is a change of zero."""
+        """The operand that is the base, a change of zero: the last. None without a base."""
         return None if self.method.base == "none" else len(self.models)
 
     def _operands(self, values: Values) -> tuple[Mapping[str, Value], ...]:

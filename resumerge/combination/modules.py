@@ -42,12 +42,12 @@ class ChangedModule:
 class ChangedModules:
     """The modules that adapters change, matched by name.
 
-    A name that another version of transformers gave means the same module, if it fits only one of
-    the modules.
+    A name from another version of transformers matches a module if it fits only one of the modules.
 
     Attributes:
         modules: the modules, in the order of the adapters and of their files.
-        spelled: for each adapter, the name here of each module that the adapter names otherwise.
+        spelled: for each adapter, the name in `modules` of each module that the adapter names
+            differently.
         problems: modules whose shapes differ between adapters.
     """
 
@@ -81,7 +81,7 @@ class ChangedModules:
 
     @property
     def notes(self) -> list[str]:
-        """A line for each adapter that names modules otherwise than the adapters before it."""
+        """A note on each adapter that names modules differently from the adapters before it."""
         return [
             f"{adapter.source.ref}: modules are matched by meaning: "
             f"{some([f'{own} is {name}' for own, name in others.items()], most=2)}"
@@ -90,7 +90,7 @@ class ChangedModules:
         ]
 
     def _check_experts(self) -> None:
-        """Check that no adapter changes single experts where another one changes packed experts."""
+        """Check that no adapter changes single experts while another one changes packed experts."""
         parameters = [m.name for m in self.modules if m.first.kind is MatricesKind.PARAMETER]
         containers = {name.rpartition(".")[0] for name in parameters}
         single = [m for m in self.modules if _EXPERT.sub("", m.name) in containers]

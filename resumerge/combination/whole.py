@@ -1,9 +1,9 @@
-"""Tensors that adapters save whole: of modules_to_save, biases, and copies of the base model's.
+"""Tensors that adapters save whole: modules_to_save, biases, and copies of base tensors.
 
-The base model's tensors are not known here. So only an average of trained tensors is exact: the
-same tensor of all adapters, with factors that add up to 1. Embeddings and heads that were not
-trained are copies, which peft saves beside their matrices or because the vocabulary has grown; they
-are the same in all adapters that have them.
+The base model's tensors are not read. So only an average of trained tensors is exact: the same
+tensor of all adapters, with factors that add up to 1. Embeddings and heads that were not trained
+are copies, which peft saves beside their matrices or because the vocabulary has grown. They have to
+be the same in all adapters that have them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from resumerge.tensors.dtypes import FLOATS
 from resumerge.tensors.target import Target, block_elements
 
 NEAR_ONE = 1e-6
-"""The largest difference from 1 of a sum of factors, each of which is rounded to float32."""
+"""The largest difference of a sum of factors from 1: each factor is rounded to float32."""
 
 
 class WholeTensors:
@@ -33,7 +33,7 @@ class WholeTensors:
         adapters: the adapters.
         combining: the method and its settings.
         values_of: returns the parameters of a tensor.
-        dtype: the dtype of the output; None for that of the tensors.
+        dtype: the dtype of the output; None for the dtype of the tensors.
         decomposed: the names of modules that have matrices.
 
     Attributes:
@@ -106,7 +106,7 @@ class WholeTensors:
                     )
 
     def targets(self) -> Iterator[Target]:
-        """Yield the averages, once there are no problems."""
+        """Yield the averages and the copies; `problems` must have yielded none."""
         for name, tensor in self._trained[0].items():
             tensors = tuple(trained[name] for trained in self._trained)
             dtype = self._dtype or dtype_of([each.dtype for each in tensors])
@@ -159,13 +159,13 @@ class WholeTensors:
 
 
 def _is_trained(adapter: AdapterChanges, name: str) -> bool:
-    """Return whether a whole tensor of an adapter was trained, rather than copied."""
+    """Return whether a whole tensor of an adapter was trained, not copied."""
     settings = adapter.settings
     return name.endswith(".bias") or _is_under(name, settings.modules_to_save)
 
 
 def _is_under(name: str, modules: Collection[str]) -> bool:
-    """Return whether a tensor belongs to a module, given by the ends of modules' names."""
+    """Return whether a tensor belongs to a module, given by the ends of the modules' names."""
     return any(f".{module}." in f".{name}" for module in modules)
 
 

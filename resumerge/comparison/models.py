@@ -125,7 +125,7 @@ class Models:
             yield MatchedTensor(name, like, math.prod(shape), row)
 
     def _fits(self, first: Tensor, other: Tensor) -> bool:
-        """Return whether two tensors can be compared: by dtype, and by shape or as tables of tokens."""
+        """Return whether two tensors can be compared: by their dtypes and shapes."""
         if (first.dtype in FLOATS) != (other.dtype in FLOATS):
             return False
         if first.dtype not in FLOATS and first.dtype != other.dtype:

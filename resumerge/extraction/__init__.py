@@ -1,11 +1,11 @@
-"""Extraction: LoRA adapters made of the differences of a model from its base, as peft loads them.
+"""Extraction: LoRA adapters from the difference between a model and its base, for peft.
 
 `matching.py` pairs each tensor of the model with the base model's, and `differences.py` finds the
 pairs that differ. `modules.py` infers the kind of a module from its tensors (a matrix, an
-embedding, a convolution…). `choice.py` decides what the adapter has of each module: a pair of
+embedding, a convolution…). `choice.py` decides what the adapter contains of each module: a pair of
 matrices (`Factors`), whole tensors, or nothing, with the reason. `planner.py` makes the adapter's
-tensors, and `adapter_config.py` its adapter_config.json. There is no table of architectures. May
-import layout and what lies below it.
+tensors, and `adapter_config.py` its adapter_config.json. There is no table of architectures. The
+room may import layout and the rooms below it.
 """
 
 from resumerge.extraction.planner import MadeAdapter, extract

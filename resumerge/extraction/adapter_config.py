@@ -29,10 +29,10 @@ def adapter_config(
         config: the base model's config.json.
         ranks: the rank of each module that has matrices, by its name.
         parameters: the names of experts' parameters that have matrices, all of the highest rank.
-        saved: the names of the modules that the adapter has whole.
+        saved: the names of the modules that the adapter stores whole.
         every: the names of all modules of the model.
         every_parameter: the names of all parameters that hold experts.
-        biases: whether the adapter has the model's biases.
+        biases: whether the adapter stores the model's biases.
     """
     modules = ranks.keys() - set(parameters)
     names = class_names(config)
@@ -55,7 +55,7 @@ def adapter_config(
 def rank_settings(ranks: Mapping[str, int], parameters: Collection[str]) -> dict[str, Any]:
     """Return the settings of an adapter_config.json for ranks, and for alphas equal to the ranks.
 
-    peft takes the first pattern that a module's name ends with: longer names come first.
+    peft uses the first pattern that a module's name ends with, so longer names come first.
 
     Args:
         ranks: the rank of each module that has matrices, by its name.
@@ -73,7 +73,8 @@ def rank_settings(ranks: Mapping[str, int], parameters: Collection[str]) -> dict
 def ends_of(chosen: Collection[str], every: Set[str]) -> list[str]:
     """Return names by which peft finds exactly these modules: last words, if these are enough.
 
-    peft takes each module whose name is one of these names, or ends with a dot and one of them.
+    peft chooses each module whose name is one of the returned names, or ends with a dot and one of
+    them.
     """
     of_others = {name.rpartition(".")[2] for name in every - set(chosen)}
     words = {name: name.rpartition(".")[2] for name in chosen}
@@ -92,7 +93,7 @@ def saved_names(chosen: Collection[str], every: Set[str]) -> list[str]:
 
 
 def _ends(chosen: Iterable[str], every: Set[str]) -> list[str]:
-    """Return names by which peft finds exactly these parameters: two last words, if enough."""
+    """Return names by which peft finds exactly these parameters: the last two words, if enough."""
     of_others = {_two(name) for name in every - set(chosen)}
     return sorted({name if _two(name) in of_others else _two(name) for name in chosen})
 

@@ -1,4 +1,4 @@
-"""What an adapter has of each module: matrices, a whole copy, or nothing, with the reason."""
+"""The contents of an adapter for each module: matrices, a whole copy, or nothing with a reason."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ModuleChoice:
         biases: the biases that are saved: all biases outside saved modules, or none.
         not_extracted: the names of modules and parameters that differ and are left out.
         left_out: the tensors that are not used, with the reasons.
-        problems: the reasons why there can be no adapter.
+        problems: the reasons why no adapter can be made.
     """
 
     recipe: Recipe
@@ -66,12 +66,12 @@ class ModuleChoice:
     def __post_init__(self) -> None:
         self.left_out += self.matching.left_out
         model = self.models.sources[self.models.reference]
-        routed = frozenset(pair.module for pair in self.matching.experts)
-        kinds = ModuleKinds(model.tensors, routed)
-        grouped: dict[str, dict[str, Pair]] = {}
+        expert_modules = frozenset(pair.module for pair in self.matching.experts)
+        kinds = ModuleKinds(model.tensors, expert_modules)
+        pairs_of_modules: dict[str, dict[str, Pair]] = {}
         for pair in self.matching.pairs:
-            grouped.setdefault(pair.module, {})[pair.role] = pair
-        self.modules = [kinds.module(name, pairs) for name, pairs in grouped.items()]
+            pairs_of_modules.setdefault(pair.module, {})[pair.role] = pair
+        self.modules = [kinds.module(name, pairs) for name, pairs in pairs_of_modules.items()]
         self._tied = {id(pair.own) for pair in self.matching.pairs if pair.tied}
         with self.open_tensors(self.models.sources) as evaluation:
             changed = {
@@ -95,7 +95,7 @@ class ModuleChoice:
             self.problems.append(self._only_whole() if whole else self._nothing())
 
     def _choose(self, module: TunedModule, changed: set[str]) -> None:
-        """Choose what the adapter has of a module: matrices, all its tensors, or nothing."""
+        """Choose the adapter's contents for a module: matrices, all its tensors, or nothing."""
         different = {role for role, pair in module.pairs.items() if pair.name in changed}
         if not different - {"bias"} and not self._is_named(module):
             return
@@ -150,7 +150,7 @@ class ModuleChoice:
             self.left_out += (LeftOut(base, UnusedReason.FROM_ANOTHER) for base in bases)
 
     def _save_alike(self) -> None:
-        """Save modules whose names end with a saved module's name: peft expects them as well."""
+        """Save modules whose names end with a saved module's name: peft expects these as well."""
         top_level = [saved for saved in self.saved_modules if "." not in saved]
         for module in self.modules:
             if (
@@ -177,7 +177,7 @@ class ModuleChoice:
     def _choose_biases(self, changed: set[str]) -> None:
         """Save all biases outside saved modules if one of them differs.
 
-        peft saves either all biases of a model or none; saved modules bring their own.
+        peft saves either all biases of a model or none; saved modules contain their own biases.
         """
         biases = [
             pair
@@ -198,7 +198,7 @@ class ModuleChoice:
         return module.name in names or module.word in names
 
     def _is_decomposed(self, module: TunedModule) -> bool:
-        """Return whether an embedding or head is decomposed; a tied one would be changed twice."""
+        """Return whether a vocabulary module is decomposed; a tied one would be changed twice."""
         return self.extraction.embed_lora and not module.is_grown and not self._is_tied(module)
 
     def _is_tied(self, module: TunedModule) -> bool:

@@ -17,17 +17,18 @@ from resumerge.tensors.dtypes import FLOATS, nbytes
 from resumerge.tensors.evaluation import Evaluation, HeldValues
 
 FIRST, LARGEST = 1 << 12, 1 << 20
-"""The elements compared at first, and the most at once. Most differing tensors differ early."""
+"""The elements that are compared first, and the most at once. Most differing tensors differ
+early."""
 
 HELD_BYTES = 64 << 20
 """The bytes of adapters' matrices that are held while tensors are compared."""
 
 
 EvaluationOf = Callable[[Iterable[Tensor]], Evaluation]
-"""A function that returns the means to read tensors."""
+"""A function that returns the evaluation that reads tensors."""
 
 OpenTensors = Callable[[Mapping[Any, Source]], AbstractContextManager[EvaluationOf]]
-"""A function that returns the means to read the tensors of models, for as long as it is entered."""
+"""A function that returns a context in which the tensors of models can be read."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The tensors of a model, each paired with the base model's, under transformers' names."""
+"""The tensors of a model, each paired with the base model's, by transformers' names."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Pair:
 
     Args:
         name: its name in transformers.
-        tied: whether the files have the tensor under another name only, which this one is tied to.
+        tied: whether the files have the tensor only under the name of a tensor that it is tied to.
     """
 
     name: str
@@ -47,13 +47,13 @@ class Pair:
 
     @property
     def role(self) -> str:
-        """The last word of its name: ``weight``, ``bias``, or that of another parameter."""
+        """The last word of its name: ``weight``, ``bias``, or the name of another parameter."""
         return self.name.rpartition(".")[2]
 
 
 @dataclass(frozen=True)
 class ExpertsPair:
-    """A parameter that holds a matrix of each expert of a layer, of both models.
+    """A parameter that holds a matrix of each expert of a layer, in both models.
 
     Args:
         name: its name in transformers.
@@ -103,11 +103,11 @@ class Matching:
         model = self.models.sources[self.models.reference]
         canonical = CanonicalNames(model.tensors, model.config)
         base = self.models.sources[self.base]
-        of_base = CanonicalNames(base.tensors, base.config)
-        base_names = {of_base.of(name): name for name in base.tensors}
+        base_canonical = CanonicalNames(base.tensors, base.config)
+        base_names = {base_canonical.of(name): name for name in base.tensors}
         tied = tied_names(model.config, model.tensors)
-        used: set[str] = set()
-        lacking: list[str] = []
+        matched_names: set[str] = set()
+        only_in_model: list[str] = []
         packed: dict[str, list[str]] = {}
         for name in [*self.models.ordered(self.models.reference), *tied]:
             tensor = model.tensors[tied.get(name, name)]
@@ -117,31 +117,33 @@ class Matching:
                 base_name = base_names.get(transformers_name, base_name)
             if is_computed(tensor):
                 self.left_out.append(LeftOut(tensor, UnusedReason.COMPUTED))
-                used.add(base_name)
+                matched_names.add(base_name)
                 if transformers_name.endswith(f".{COUNTER}"):
                     self.counters[transformers_name.removesuffix(f".{COUNTER}")] = tensor
             elif _is_of_experts(transformers_name):
                 packed.setdefault(transformers_name, []).append(name)
             elif (base_tensor := self.models.find(self.base, base_name)) is not None:
                 self.pairs.append(Pair(transformers_name, tensor, base_tensor, name in tied))
-                used |= {base_name, base_tensor.name}
+                matched_names |= {base_name, base_tensor.name}
             else:
-                lacking.append(name)
-        used |= self._match_experts(packed, lacking)
-        self._check(model, lacking, used)
+                only_in_model.append(name)
+        matched_names |= self._match_experts(packed, only_in_model)
+        self._check(model, only_in_model, matched_names)
 
     def _match_experts(self, packed: dict[str, list[str]], lacking: list[str]) -> set[str]:
-        """Match the parameters of experts, packed or not; return the base's matched names."""
+        """Match the parameters of experts, packed or not; return the matched names of the base."""
         sides = [Experts(ModelNames(s.tensors), s.tensors) for s in self._both()]
         used: set[str] = set()
         for name, stored in packed.items():
             container, _, word = name.rpartition(".")
-            several = [side.parameters(container) for side in sides]
-            found = [_parameter(parameters, word) for parameters in several]
-            if None in found:
+            parameters_of_sides = [side.parameters(container) for side in sides]
+            matching_parameters = [
+                _parameter(parameters, word) for parameters in parameters_of_sides
+            ]
+            if None in matching_parameters:
                 lacking += stored
                 continue
-            own, other = (parameter for parameter in found if parameter is not None)
+            own, other = (parameter for parameter in matching_parameters if parameter is not None)
             if (own.shape, len(own.experts)) != (other.shape, len(other.experts)):
                 shapes = (f"{len(p.experts)} of {list(p.shape)}" for p in (other, own))
                 self.problems.append(self._unlike(name, *shapes))
@@ -150,7 +152,7 @@ class Matching:
                 (_as_one(name, own.shape, one), _as_one(name, own.shape, two))
                 for one, two in zip(own.experts, other.experts)
             )
-            transposed = bool(is_stored_transposed(several[0]))
+            transposed = bool(is_stored_transposed(parameters_of_sides[0]))
             self.experts.append(ExpertsPair(name, matrices, own.shape, transposed))
             used |= {matrix.name.partition("[")[0] for e in other.experts for matrix in e}
         return used

@@ -20,7 +20,8 @@ _TABLE = re.compile(
 """The last word of an embedding's name, of tokens, positions, types or distances."""
 
 _OF_OWN_CLASSES = frozenset({"embed_positions"})
-"""Embeddings whose class is used in ways that peft's layer does not support (Whisper, Bart)."""
+"""The embeddings of classes that use them in ways that peft's layer does not support (Whisper,
+Bart)."""
 
 _OF_EXPERTS = frozenset({"gate_proj", "up_proj", "down_proj", "w1", "w2", "w3", "gate"})
 _NUMBER = re.compile(r"\.\d+\.")
@@ -46,7 +47,7 @@ class TunedModule:
 
     Args:
         name: its name in transformers.
-        pairs: its parameters in both models, by the last words of their names.
+        pairs: its parameters in both models, by the last word of each parameter's name.
     """
 
     name: str
@@ -69,7 +70,7 @@ class TunedModule:
 
     @property
     def is_grown(self) -> bool:
-        """Whether the module has another number of rows than in the base model."""
+        """Whether a parameter of the module has another shape in the base model."""
         return any(pair.own.shape != pair.base.shape for pair in self.pairs.values())
 
     @property
@@ -113,25 +114,26 @@ class ModuleKinds:
         return ModuleKind.OTHER
 
     def _is_stem(self, pair: Pair) -> bool:
-        """Return whether a convolution over time stands before the layers.
+        """Return whether a convolution over time comes before the layers.
 
-        Models of speech read the stride of such a convolution, and peft's layer around it has none.
+        Models of speech read the stride of such a convolution, and peft's layer around it has no
+        stride.
         """
         return len(pair.own.shape) == 3 and not _NUMBER.search(pair.name)
 
     def _is_router(self, name: str) -> bool:
-        """Return whether a matrix chooses experts: a router, for which transformers has a class."""
+        """Return whether a matrix is a router: transformers has a class for it."""
         parent = name.rpartition(".")[0]
         return f"{parent}.experts" in self._routed and _ROUTER.search(name) is not None
 
     def _is_taken_for_experts(self, name: str) -> bool:
-        """Return whether peft takes a target's name for that of an expert's matrix.
+        """Return whether peft interprets a target's name as that of an expert's matrix.
 
-        In models with packed experts peft 0.21 makes target_parameters of such target_modules.
+        In models with packed experts peft 0.21 converts such target_modules to target_parameters.
         """
         return bool(self._routed) and name.rpartition(".")[2] in _OF_EXPERTS
 
     def _is_transposed(self, pair: Pair, pairs: Mapping[str, Pair]) -> bool:
         bias = pairs.get("bias")
-        found = transposed_by(bias.own if bias is not None else None, pair.own)
-        return self._orientations.is_transposed(pair.own.name) if found is None else found
+        transposed = transposed_by(bias.own if bias is not None else None, pair.own)
+        return self._orientations.is_transposed(pair.own.name) if transposed is None else transposed

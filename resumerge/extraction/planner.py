@@ -28,16 +28,17 @@ PREFIX = "base_model.model."
 
 @dataclass(frozen=True)
 class MadeAdapter:
-    """The facts about an adapter that is made, besides its tensors.
+    """The facts about an adapter, besides its tensors.
 
     Args:
         config: adapter_config.json.
         ranks: the rank of each module, or parameter of experts, that has matrices, by its name.
-        saved: the names of the modules that the adapter has whole.
-        vocabulary: the (rows of the base model's embedding, rows of the adapter's) if they differ.
+        saved: the names of the modules that the adapter stores whole.
+        vocabulary: the (rows of the base model's embedding, rows of the adapter's) if they differ,
+            else None.
         parameters: the names of experts' parameters that have matrices, all of the highest rank.
-        highest: the highest possible rank of each module, if the differences decide the ranks when
-            they are computed; else empty.
+        highest: the highest possible rank of each module, if the computed differences decide the
+            ranks; else empty.
     """
 
     config: Mapping[str, Any]
@@ -49,7 +50,7 @@ class MadeAdapter:
 
     @property
     def is_undecided(self) -> bool:
-        """Whether the differences may still choose smaller ranks."""
+        """Whether the ranks are the highest ones: the differences may still choose smaller ones."""
         return bool(self.highest) and self.ranks == self.highest
 
     def with_ranks(self, chosen: Mapping[str, int]) -> MadeAdapter:
@@ -72,14 +73,15 @@ def extract(
 ) -> tuple[MadeAdapter, list[Target], list[str], list[LeftOut]]:
     """Plan an adapter that changes the base model into another model.
 
-    Tensors are read up to their first difference: equal tensors are not in the adapter.
+    Tensors are read up to their first difference; equal tensors are omitted from the adapter.
 
     Args:
         recipe: the recipe that extracts the adapter.
         extraction: the recipe's part on the extraction.
         models: both models; the reference is the model to extract from.
         seed: the seed of random directions.
-        open_tensors: the means to read the tensors; a stage's tensors need a special one.
+        open_tensors: opens the tensors for reading; the tensors of a stage need a function of their
+            own.
 
     Returns:
         the adapter; its tensors; notes; the tensors of the models that are not used.
@@ -102,7 +104,7 @@ def extract(
 
 @dataclass(frozen=True)
 class _Planner:
-    """Makes an adapter's tensors and config from the choice of what it has."""
+    """Makes an adapter's tensors and config from the choice of its contents."""
 
     recipe: Recipe
     extraction: Extraction
@@ -218,7 +220,7 @@ class _Planner:
         return tensor.dtype if BITS[tensor.dtype] >= BITS["BF16"] else "BF16"
 
     def made(self) -> MadeAdapter:
-        """Return the adapter that is made, without its tensors."""
+        """Return the adapter, without its tensors."""
         ranks = self._ranks
         base = self.models.sources[self.base]
         every = {module.name for module in self.choice.modules}

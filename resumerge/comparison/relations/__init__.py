@@ -1,8 +1,9 @@
 """The relations of two tensors: a class for each, with its numbers, its word and its sentence.
 
-`relation.py` has the base class. `scaled.py` and `rounded.py` are proposed as `proposals.py` says,
-`quantised.py` and `low_rank.py` by rows of a matrix, and `unmeasured.py` has the relations that
-follow from counts alone. `tensor.py` above collects the evidence.
+`relation.py` has the base class. Elements propose the relations of `scaled.py` and `rounded.py`, by
+the thresholds in `proposals.py`. Rows of a matrix propose those of `quantised.py` and
+`low_rank.py`. `unmeasured.py` has the relations that follow from counts alone. `tensor.py` above
+collects the evidence.
 """
 
 from collections.abc import Mapping
@@ -24,7 +25,8 @@ RELATIONS: Mapping[str, Relation] = {
         *(Different(), NotFinite()),
     )
 }
-"""All relations by name. A tensor has the first one that holds; texts have the same order."""
+"""All relations by name. A tensor has the first relation that holds; sentences have the same
+order."""
 
 
 def relation_of(sums: Mapping[str, Any], not_finite: int) -> tuple[Relation, Details]:

@@ -1,11 +1,12 @@
-"""Changes of low rank: the difference of two matrices, as merging a LoRA adapter makes it.
+"""Changes of low rank: differences of two matrices such as a merged LoRA adapter causes.
 
-The directions in which a few rows differ span those of the whole difference, if its rank is low
-(Frieze, Kannan and Vempala, "Fast Monte-Carlo algorithms for finding low-rank approximations",
-https://doi.org/10.1145/1039488.1039494). So the first rows propose directions, and the whole matrix
-is projected onto them as it is read: its energy there, and the singular values, are counted over
-all elements. Rounding adds noise of full rank. A direction counts if its singular value is above
-the largest one of such noise (Marchenko and Pastur, https://doi.org/10.1070/SM1967v001n04ABEH001994).
+If the rank of the difference is low, a few of its rows span its directions (Frieze, Kannan and
+Vempala, "Fast Monte-Carlo algorithms for finding low-rank approximations",
+https://doi.org/10.1145/1039488.1039494). So the first rows propose directions, and the whole
+difference is projected onto them as it is read: its energy in these directions, and the singular
+values, are counted over all elements. Rounding adds noise of full rank. A direction counts if its
+singular value is above the largest one of such noise (Marchenko and Pastur,
+https://doi.org/10.1070/SM1967v001n04ABEH001994).
 """
 
 from __future__ import annotations
@@ -28,31 +29,31 @@ from resumerge.kernels import row_gram
 from resumerge.native import Vector
 
 PROPOSING_ROWS = 128
-"""The most rows that propose directions: they find ranks up to about half of it."""
+"""The most rows that propose directions: they reveal ranks up to about half this number."""
 
 _FEWEST = 16
-"""The least rows and columns of a matrix whose rank is looked for."""
+"""The least number of rows and of columns of a matrix whose rank is examined."""
 
 _MORE = 8
-"""Directions that are followed beside those that were proposed."""
+"""The number of directions that are measured beside the proposed ones."""
 
 _MARGIN = 2.0
-"""How far above the energy of the noise a direction is: noise is not the same in all rows."""
+"""The least ratio of a direction's energy to that of the noise, which differs between rows."""
 
 _EVIDENCE = 2
 """The least number of differing elements, as a multiple of the degrees of freedom of a matrix of
-the rank: a few elements have a low rank in any case."""
+the rank: a few differing elements always have a low rank."""
 
 _APART = 0.9
-"""The share of the number of a few rows that these have to be apart, if their rank is low."""
+"""The largest spread of a few rows that may have a low rank, as a share of that of random rows."""
 
 _EXACT = 1e-6
-"""A smaller share of the energy is lost in the arithmetic of the projection."""
+"""The share of the energy below which the arithmetic of the projection is not exact."""
 
 
 _LITTLE = 0.3
-"""The least share of the energy of a change that makes its rank worth telling, where rounding may
-have made the rest."""
+"""The least share of a change's energy at which its rank is reported, if rounding may have made the
+rest."""
 
 
 class LowRankChange(MeasuredRelation):
@@ -83,7 +84,7 @@ class Directions:
     """The energy of a difference in a few directions.
 
     Args:
-        directions: float32, orthonormal columns, shape ``(columns, directions)``.
+        directions: the directions as orthonormal columns, float32, shape ``(columns, directions)``.
     """
 
     def __init__(self, directions: np.ndarray) -> None:
@@ -107,8 +108,8 @@ class Directions:
         rank = above_noise(energies, float(energies.sum()), count, columns)
         if not rank or rank > 0.6 * count or rank > columns // 4:
             return None
-        found, _ = np.linalg.qr(wide.T @ vectors[:, : min(rank + _MORE, count)])
-        return cls(np.ascontiguousarray(found, np.float32))
+        directions, _ = np.linalg.qr(wide.T @ vectors[:, : min(rank + _MORE, count)])
+        return cls(np.ascontiguousarray(directions, np.float32))
 
     def add(self, two: Two) -> None:
         """Add whole rows."""
@@ -119,16 +120,16 @@ class Directions:
         self._rounding += float(step @ step) / 4
 
     def as_json(self, change: float, elements: int, differing: int) -> dict[str, Any] | None:
-        """Return the numbers for the journal; None if nothing stands above the noise.
+        """Return the numbers for the journal; None if no direction is above the noise.
 
         Args:
             change: the sum of squares of the whole difference.
             elements: the number of its elements.
-            differing: the number of those that are not 0.
+            differing: the number of its elements that are not 0.
 
         Returns:
-            the `rank`; `of`, the largest that the matrix could have; the share of `energy` that the
-            rank has, at least; and whether the rest is no more than `rounding` may leave.
+            the `rank`; `of`, the largest possible rank of the matrix; `energy`, the least share of
+            the energy that the rank has; and `rounding`, whether rounding may have made the rest.
         """
         columns = len(self._directions)
         rows = elements // columns
@@ -146,10 +147,10 @@ class Directions:
 
 
 def may_be_low_rank(rows: np.ndarray) -> bool:
-    """Return whether a few rows of a difference point less far apart than rows of full rank would.
+    """Return whether a few rows of a difference have fewer directions than rows of full rank.
 
-    The sum of the squares of all cosines between p rows that are random in r dimensions is
-    ``p (1 + p / r)``, about; that takes a moment to compute, and few fine-tunes are below.
+    The sum of the squares of all cosines between p random rows in r dimensions is about
+    ``p (1 + p / r)``. Its computation is fast, and few fine-tunes without a low rank pass the test.
     """
     products = row_gram([Vector(row) for row in rows], rows.shape[1])[..., 0]
     norms = np.sqrt(np.diag(products))
@@ -163,7 +164,7 @@ def may_be_low_rank(rows: np.ndarray) -> bool:
 
 
 def above_noise(energies: np.ndarray, total: float, rows: int, columns: int) -> int:
-    """Return how many directions have more energy than noise could have in any direction.
+    """Return the number of directions with more energy than noise can have in any direction.
 
     The noise is assumed to have all the energy of the other directions.
 

@@ -1,11 +1,11 @@
-"""The thresholds of relations that single elements show.
+"""The thresholds of relations that hold for single elements.
 
-The first elements that differ propose a relation, which is then counted over all following
-elements: a row has the share of elements that agree, never a guess from a sample.
+The first differing elements propose a relation, which is then counted over all following elements.
+The share of agreeing elements in the journal is never an estimate from a sample.
 """
 
 FIRST_ELEMENTS = 1 << 12
-"""The elements, from the first that differs on, that propose relations."""
+"""The number of elements, from the first differing one on, that propose relations."""
 
 PROPOSED = 0.98
-"""The share of these elements in which a relation has to show to be proposed."""
+"""The least share of these elements that agree with a relation for it to be proposed."""

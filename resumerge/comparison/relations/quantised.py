@@ -1,7 +1,8 @@
-"""Round trips over a quantised type: numbers on the grids that rounding to a few bits makes.
+"""Round trips over a quantised type: numbers on the grids of types with a few bits.
 
-Rows of a matrix are examined, and groups of consecutive elements of a row, as quantisation makes
-them. A grid follows from its largest numbers, so that the quantising program need not be known.
+Rows of a matrix are examined, and groups of consecutive elements of a row, which share a grid in
+quantised models. A grid follows from the largest numbers on it, so the quantising program need not
+be known.
 """
 
 from __future__ import annotations
@@ -26,25 +27,25 @@ SEEN_ROWS = 32
 """The most rows of a matrix that are examined."""
 
 _ON_GRID = 0.95
-"""The share of elements that have to lie on a grid. A row that does not reach the last of its steps
-has another grid than it looks like."""
+"""The least share of elements that lie on a grid. If a row does not reach the last step of its
+grid, another grid is inferred for it."""
 
 _CHANCE = 0.8
-"""The largest share of any numbers that may lie near a grid, for this to say something."""
+"""The largest share of arbitrary numbers near a grid at which lying on the grid is evidence."""
 
 _GROUPS = (0, 128, 64, 32)
-"""Elements that share a grid; 0 for a row."""
+"""The numbers of elements that share a grid; 0 for a whole row."""
 
 _ROUNDED = 1.5
-"""The distance of a stored number from the grid, in steps of its type: it was rounded itself, and
-so were those that the grid is known by."""
+"""The largest distance of a stored number from the grid, in steps of its type: the number was
+rounded, and so were the numbers that determine the grid."""
 
 _FIRST = 256
-"""The elements of the first row that a grid is tried on first."""
+"""The elements of the first row on which a grid is tested first."""
 
 
 class QuantisedCopy(MeasuredRelation):
-    """What quantising the other to a few bits, and back, gives."""
+    """The other tensor, quantised to a few bits and back."""
 
     name = key = "quantised"
     word = "quantisation round trip"
@@ -74,8 +75,9 @@ class _Grid:
 
     Args:
         name: the name of the type, for messages.
-        steps: from 0 to the largest magnitude, or from the least to the largest number.
-        symmetric: whether it reaches as far below 0 as above. 0 is a point of all grids.
+        steps: the number of steps from 0 to the largest magnitude, or if the grid is not symmetric
+            from the least to the largest number.
+        symmetric: whether the grid reaches as far below 0 as above. 0 is a point of all grids.
     """
 
     name: str
@@ -98,11 +100,12 @@ def grid_of(values: np.ndarray, other: np.ndarray, dtype: str) -> dict[str, Any]
     Args:
         values: rows of the matrix, float32.
         other: the same rows of the other matrix.
-        dtype: the type that the matrix is stored in.
+        dtype: the stored type of the matrix.
 
     Returns:
-        `grid`, like ``int8``; the elements of a `group`, 0 for a row; the share of elements `on`
-        it; the share that is the `nearest` point to the other's; the `rows` that were looked at.
+        `grid`, like ``int8``; `group`, the elements of a group, 0 for a row; `on`, the share of
+        elements on the grid; `nearest`, the share of elements that are the nearest point to the
+        other's; `rows`, the number of rows that were examined.
     """
     for group in _GROUPS:
         width = group or values.shape[1]
@@ -126,9 +129,9 @@ def grid_of(values: np.ndarray, other: np.ndarray, dtype: str) -> dict[str, Any]
 
 
 def _first(values: np.ndarray, width: int) -> np.ndarray:
-    """Return the first groups of a matrix's first row, `_FIRST` elements or one group."""
-    found: np.ndarray = values[0].reshape(-1, width)[: max(1, _FIRST // width)]
-    return found
+    """Return the first groups of a matrix's first row: `_FIRST` elements, or one longer group."""
+    groups: np.ndarray = values[0].reshape(-1, width)[: max(1, _FIRST // width)]
+    return groups
 
 
 class _Groups:
@@ -137,8 +140,9 @@ class _Groups:
     Args:
         values: the groups, float32, shape ``(groups, elements)``.
         other: the same groups of the other matrix.
-        dtype: the type that the numbers are stored in.
-        most: the elements of each group that are looked at; its largest numbers are those of all.
+        dtype: the stored type of the numbers.
+        most: the number of examined elements of each group; None for all. The largest numbers of a
+            group are always those of all its elements.
     """
 
     def __init__(
@@ -148,7 +152,7 @@ class _Groups:
         self._values, self._other = values[:, :most], other[:, :most]
 
     def shares(self, grids: Sequence[_Grid]) -> np.ndarray:
-        """Return the share of elements on each grid; 0 where that is so for most numbers."""
+        """Return the share of elements on each grid; 0 if arbitrary numbers would be near it."""
         if not self._used.any():
             return np.zeros(len(grids))
         steps = np.stack([self._step(grid) for grid in grids])
@@ -156,13 +160,13 @@ class _Groups:
         places = self._values[self._used] / steps
         on = np.abs(places - np.rint(places)) <= tolerance
         chance = np.minimum(1, 2 * tolerance).reshape(len(grids), -1).mean(axis=1)
-        found: np.ndarray = on.reshape(len(grids), -1).mean(axis=1)
-        return np.where(chance > _CHANCE, 0.0, found)
+        shares: np.ndarray = on.reshape(len(grids), -1).mean(axis=1)
+        return np.where(chance > _CHANCE, 0.0, shares)
 
     def nearest(self, grid: _Grid) -> float | None:
         """Return the share of elements that are the point of a grid nearest to the other's.
 
-        None if most are further away than a step.
+        None if most elements are further than a step from the other's.
         """
         step = self._step(grid)
         away = np.abs(self._other[self._used] - self._values[self._used]) / step
@@ -172,18 +176,18 @@ class _Groups:
 
     def _step(self, grid: _Grid) -> np.ndarray:
         length = self._magnitude if grid.symmetric else self._length
-        found: np.ndarray = length[self._used] / grid.steps
-        return found
+        step: np.ndarray = length[self._used] / grid.steps
+        return step
 
     def _tolerance(self, step: np.ndarray) -> np.ndarray:
-        found: np.ndarray = _ROUNDED * self._spacing / step + 1e-3
-        return found
+        tolerance: np.ndarray = _ROUNDED * self._spacing / step + 1e-3
+        return tolerance
 
     @cached_property
     def _used(self) -> np.ndarray:
-        """A mask of the groups that have another number than 0."""
-        found: np.ndarray = self._magnitude[:, 0] > 0
-        return found
+        """A mask of the groups with a number other than 0."""
+        used: np.ndarray = self._magnitude[:, 0] > 0
+        return used
 
     @cached_property
     def _spacing(self) -> np.ndarray:
@@ -192,12 +196,12 @@ class _Groups:
 
     @cached_property
     def _magnitude(self) -> np.ndarray:
-        found: np.ndarray = np.abs(self._whole).max(axis=1, keepdims=True)
-        return found
+        magnitude: np.ndarray = np.abs(self._whole).max(axis=1, keepdims=True)
+        return magnitude
 
     @cached_property
     def _length(self) -> np.ndarray:
-        """The distance of the least from the largest; 0 is between them."""
+        """The distance from the least to the largest number of each group and 0."""
         least, most = (f(self._whole, axis=1, keepdims=True) for f in (np.min, np.max))
-        found: np.ndarray = np.maximum(most, 0) - np.minimum(least, 0)
-        return found
+        distance: np.ndarray = np.maximum(most, 0) - np.minimum(least, 0)
+        return distance

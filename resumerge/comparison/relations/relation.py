@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 Details = Mapping[str, Any]
-"""The numbers of a relation, as its evidence has them in the journal."""
+"""The numbers of a relation, as the journal stores them."""
 
 Compared = Mapping[str, Any]
 """The entry of one tensor of a pair in the document."""
@@ -18,7 +18,7 @@ AGREE = 0.99
 
 
 def at_least(share: float) -> str:
-    """Return the least share of several in percent, which is never rounded up."""
+    """Return a share as a lower bound in percent, which is never rounded up."""
     return f"{math.floor(10_000 * share) / 100:.2f}% or more"
 
 
@@ -26,7 +26,7 @@ class Relation(ABC):
     """A relation that the second of two tensors may have to the first."""
 
     name: ClassVar[str]
-    """The relation of a tensor, in the document."""
+    """The name of the relation in a tensor's entry of the document."""
 
     word: ClassVar[str] = "different"
     """The word for a pair of models if all their unequal tensors have this relation."""
@@ -53,13 +53,13 @@ class Relation(ABC):
 
 
 class MeasuredRelation(Relation):
-    """A relation with its own evidence, which rows of the journal have under `key`."""
+    """A relation with evidence of its own, which a row of the journal stores under `key`."""
 
     key: ClassVar[str]
 
     @abstractmethod
     def holds(self, found: Details) -> bool:
-        """Return whether the evidence is enough."""
+        """Return whether the evidence is sufficient."""
 
     def details(self, sums: Mapping[str, Any], not_finite: int) -> Details | None:
         found: Details | None = sums.get(self.key)
@@ -67,13 +67,13 @@ class MeasuredRelation(Relation):
 
 
 def tensors_are(tensors: Sequence[Compared], total: int) -> str:
-    """Return the subject and the verb of a sentence on some of all tensors."""
+    """Return the subject and the verb of a sentence on some of the pair's tensors."""
     if len(tensors) == total:
         return f"All {total} tensors are" if total > 1 else "The only tensor is"
     return f"{len(tensors)} of {total} tensors " + ("is" if len(tensors) == 1 else "are")
 
 
 def narrow_and_exact(details: Sequence[Details], first: str, second: str) -> tuple[str, str]:
-    """Return which model has the numbers that were narrowed in most tensors, and the other one."""
+    """Return the model with the narrower numbers in most tensors, and the other model."""
     forward = sum(found["of_first"] for found in details)
     return (second, first) if 2 * forward >= len(details) else (first, second)

@@ -1,4 +1,4 @@
-"""A rounded copy: a tensor that has the other's numbers in a narrower type."""
+"""A rounded copy: a tensor with the other's numbers, rounded to a narrower type."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from resumerge.comparison.values import SPACING, Two, rounded
 
 
 class RoundedCopy(MeasuredRelation):
-    """What the other has, rounded to a narrower type."""
+    """The other tensor's numbers, rounded to a narrower type."""
 
     name = key = "rounded"
     word = "rounding"
@@ -41,7 +41,7 @@ class RoundedCopy(MeasuredRelation):
 
 
 class RoundingCount:
-    """The count of elements that differ, and that one tensor has rounded to a narrower type.
+    """The count of differing elements that one tensor has rounded to a narrower type.
 
     Args:
         dtype: the narrower type.
@@ -54,7 +54,7 @@ class RoundingCount:
 
     @classmethod
     def proposed(cls, two: Two) -> RoundingCount | None:
-        """Return a count of the rounding that these elements show; None if they show none."""
+        """Return a new count for the rounding that these elements show; None if they show none."""
         types = dict.fromkeys(("BF16", "F16", *(d for d in two.dtypes if d in SPACING)))
         for dtype in types:
             for of_first in (True, False):

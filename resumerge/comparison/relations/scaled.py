@@ -1,4 +1,4 @@
-"""A scaled copy: a tensor that has the other's numbers times one factor."""
+"""A scaled copy: a tensor with the other's numbers times one factor."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from resumerge.native import Vector
 _TOLERANCE = 0.75
 """The largest distance from a scaled number, in steps of the coarser type.
 
-Rounding leaves half a step; an element that was changed is at least one away.
+Rounding causes at most half a step; a changed element is at least one step away.
 """
 
 _SAME_FACTOR = 1e-5
-"""A factor that is closer to 1 is no scaling."""
+"""A factor closer to 1 than this is not a scaling."""
 
 _SPREAD = 0.01
 """The largest difference of factors that count as the same: 16 numbers in bfloat16 determine a
@@ -35,7 +35,7 @@ factor no better than that."""
 
 
 class ScaledCopy(MeasuredRelation):
-    """The first's numbers times one factor."""
+    """The first tensor's numbers, times one factor."""
 
     name = key = "scaled"
     word = "scaled copy"
@@ -69,7 +69,7 @@ class ScalingCount:
 
     @classmethod
     def proposed(cls, two: Two) -> ScalingCount | None:
-        """Return a count of the factor that fits these elements best; None if none fits."""
+        """Return a new count for the factor that fits these elements best; None if none fits."""
         products = row_gram([Vector(two.first), Vector(two.second)], len(two.first))
         squares, product = products[0, 0, 0], products[0, 1, 0]
         if not squares or not product:

@@ -1,4 +1,4 @@
-"""Relations that counts alone show: equal, different, and equal but for what is not finite."""
+"""Relations that follow from counts alone: equal, different, and equal where both are finite."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Equal(Relation):
 
 
 class Different(Relation):
-    """Different, and none of the other relations."""
+    """Different, without any of the other relations."""
 
     name = "different"
 
