@@ -93,17 +93,17 @@ class _Planner:
         recipe_dtype = self.recipe.plain_dtype
         dtype = BY_TORCH_NAME[recipe_dtype] if recipe_dtype else None
         names = {module.name for module in self.modules.modules}
-        whole = WholeTensors(
+        whole_tensors = WholeTensors(
             self.recipe, self.adapters, self.combining, self.values_of, dtype, names
         )
-        if problems := [*whole.problems()]:
+        if problems := [*whole_tensors.problems()]:
             raise InputError(problems)
         ranks = self._ranks()
-        targets = [*self._matrices(ranks, dtype), *whole.targets()]
-        saved = tuple(whole.modules)
+        targets = [*self._matrices(ranks, dtype), *whole_tensors.targets()]
+        saved = tuple(whole_tensors.modules)
         config = adapter_config(self.adapters, self.modules, ranks, saved)
         left_out = [tensor for adapter in self.adapters for tensor in adapter.left_out]
-        copies = (copy for _, *others in whole.copies.values() for copy in others)
+        copies = (copy for _, *others in whole_tensors.copies.values() for copy in others)
         left_out += (LeftOut(copy, UnusedReason.FROM_ANOTHER) for copy in copies)
         return MadeAdapter(config, ranks, saved), targets, [*self._notes(ranks)], left_out
 

@@ -71,13 +71,13 @@ class WholeTensors:
         """Yield the reasons why whole tensors cannot be combined, one for each adapter."""
         for adapter, trained in zip(self._adapters, self._trained):
             for name, tensor in trained.items():
-                if why := self._why_not(name, tensor):
+                if reason := self._why_not(name, tensor):
                     yield self._recipe.problem(
                         "What an adapter has whole cannot be combined without the base model",
                         f"{adapter.input_.path}.model",
                         expected="matrices alone; or modules_to_save and biases that all adapters "
                         "have, and a weighted sum with factors that add up to 1 (linear)",
-                        found=f"{name} of {adapter.source.ref}: {why}",
+                        found=f"{name} of {adapter.source.ref}: {reason}",
                         fix="merge each adapter with its model: write base+adapter for it, and "
                         "'base_model:' where the method needs one",
                     )
@@ -93,9 +93,9 @@ class WholeTensors:
             )
 
         with open_tensors({a.source.ref: a.source for a in self._adapters}) as evaluation:
-            for name, (first, *others) in self.copies.items():
-                alike = all(_are_alike(first, other) for other in others)
-                if not alike or differ(evaluation, [(first, other) for other in others]):
+            for name, (first, *other_copies) in self.copies.items():
+                alike = all(_are_alike(first, other) for other in other_copies)
+                if not alike or differ(evaluation, [(first, other) for other in other_copies]):
                     yield self._recipe.problem(
                         "The adapters have different copies of a tensor of their base model",
                         "models",

@@ -65,7 +65,7 @@ def _pair(
     compared = [_tensor(unit, pair, rows[unit.name], places) for unit in units if _has(unit, pair)]
     compared_names = {tensor["name"] for tensor in compared}
     pairs_by_name = {name: (t[first], t[second]) for name, t in models.by_name.items()}
-    apart = [
+    not_comparable = [
         {"name": name, "shapes": [list(a.shape), list(b.shape)], "dtypes": [a.dtype, b.dtype]}
         for name, (a, b) in pairs_by_name.items()
         if a is not None and b is not None and name not in compared_names
@@ -79,7 +79,7 @@ def _pair(
         "only_second": [
             name for name, (a, b) in pairs_by_name.items() if a is None and b is not None
         ],
-        "not_comparable": apart,
+        "not_comparable": not_comparable,
         "vocabulary": compared_vocabularies(pair, vocabularies),
         "total": _total(compared),
         "by_layer": _groups(compared, "layer", dict.fromkeys(places.values())),

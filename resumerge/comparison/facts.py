@@ -37,7 +37,7 @@ def compared_configs(models: Models) -> dict[str, Any]:
     classes = [class_names(source.config) for source in models.sources]
     return {
         "architectures": classes,
-        "same_architecture": all(found == classes[0] for found in classes),
+        "same_architecture": all(names == classes[0] for names in classes),
         "same": not differences,
         "differences": differences,
     }

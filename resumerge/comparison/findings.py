@@ -35,12 +35,12 @@ def findings_of(models: Models, pair: Mapping[str, Any]) -> dict[str, Any]:
 
 def _word(pair: Mapping[str, Any], groups: Mapping[str, Sequence[Compared]]) -> str:
     """Return the word for the relation of two models; ``different`` if no relation holds."""
-    apart = pair["only_first"] or pair["only_second"] or pair["not_comparable"]
+    unmatched = pair["only_first"] or pair["only_second"] or pair["not_comparable"]
     relations = groups.keys() - {"equal"}
     if not pair["tensors"]:
         return "nothing in common"
     rows = any(tensor["rows"] for tensor in pair["tensors"])
-    if apart or len(relations) > 1:
+    if unmatched or len(relations) > 1:
         return "different"
     if rows:
         return "vocabulary extended" if not relations else "different"
@@ -75,11 +75,11 @@ def _on_missing(pair: Mapping[str, Any], first: str, second: str) -> list[str]:
     for name, key in ((first, "only_first"), (second, "only_second")):
         if names := pair[key]:
             sentences.append(f"{counted(len(names), 'tensor')} only in {name}, like {names[0]}")
-    if apart := pair["not_comparable"]:
-        example = apart[0]
+    if unlike := pair["not_comparable"]:
+        example = unlike[0]
         shapes = " and ".join("×".join(map(str, shape)) for shape in example["shapes"])
         sentences.append(
-            f"{counted(len(apart), 'tensor')} of another shape or kind, like {example['name']} "
+            f"{counted(len(unlike), 'tensor')} of another shape or kind, like {example['name']} "
             f"({shapes}, {' and '.join(example['dtypes'])})"
         )
     return sentences

@@ -34,15 +34,15 @@ class InOrder:
         Raises:
             Resumable: a file cannot be read.
         """
-        tensor, rest = self._tensor, self._rest
+        tensor, kept_bytes = self._tensor, self._rest
         wanted_bytes = nbytes(tensor.dtype, elements)
-        if len(rest) < wanted_bytes:
-            missing = elements - 8 * len(rest) // BITS[tensor.dtype]
+        if len(kept_bytes) < wanted_bytes:
+            missing = elements - 8 * len(kept_bytes) // BITS[tensor.dtype]
             stop = -(-(self._end + missing) // self._block) * self._block
             start, self._end = self._end, min(stop, tensor.numel)
-            size = len(rest) + nbytes(tensor.dtype, self._end - start)
+            size = len(kept_bytes) + nbytes(tensor.dtype, self._end - start)
             self._rest = self._evaluation.take(self._name, size)
-            self._rest[: len(rest)] = rest
-            tensor.read(self._evaluation.inner(), start, self._end, self._rest[len(rest) :])
+            self._rest[: len(kept_bytes)] = kept_bytes
+            tensor.read(self._evaluation.inner(), start, self._end, self._rest[len(kept_bytes) :])
         result, self._rest = self._rest[:wanted_bytes], self._rest[wanted_bytes:]
         return result

@@ -111,8 +111,8 @@ class Journal:
             for line in stream:
                 stored_hash, _, text = line.partition(b" ")
                 text = text.removesuffix(b"\n")
-                whole = line.endswith(b"\n") and len(stored_hash) == _HASH
-                if not whole or xxhash.xxh3_128_hexdigest(text).encode() != stored_hash:
+                is_complete = line.endswith(b"\n") and len(stored_hash) == _HASH
+                if not is_complete or xxhash.xxh3_128_hexdigest(text).encode() != stored_hash:
                     break
                 name, row = json.loads(text)
                 self.rows[name] = row

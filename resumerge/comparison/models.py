@@ -95,8 +95,8 @@ class Models:
         """Every tensor of any model, by its name in the first model that has it."""
         tensors_by_name: dict[str, list[Tensor | None]] = {}
         for number, source in enumerate(self.sources):
-            theirs, _ = match_names(list(tensors_by_name), source.tensors) if number else ({}, [])
-            ours = {their_name: name for name, their_name in theirs.items()}
+            matches, _ = match_names(list(tensors_by_name), source.tensors) if number else ({}, [])
+            ours = {their_name: name for name, their_name in matches.items()}
             for name, tensor in source.tensors.items():
                 row = tensors_by_name.setdefault(ours.get(name, name), [None] * len(self.sources))
                 row[number] = tensor
@@ -116,13 +116,13 @@ class Models:
             present = [tensor for tensor in tensors if tensor is not None]
             if len(present) < 2:
                 continue
-            like = tuple(t if t and self._fits(present[0], t) else None for t in tensors)
-            shapes = [tensor.shape for tensor in like if tensor is not None]
+            comparable = tuple(t if t and self._fits(present[0], t) else None for t in tensors)
+            shapes = [tensor.shape for tensor in comparable if tensor is not None]
             if len(shapes) < 2:
                 continue
             shape = (min(shape[0] for shape in shapes), *shapes[0][1:]) if shapes[0] else ()
             row = shape[1] if len(shape) == 2 else 0
-            yield MatchedTensor(name, like, math.prod(shape), row)
+            yield MatchedTensor(name, comparable, math.prod(shape), row)
 
     def _fits(self, first: Tensor, other: Tensor) -> bool:
         """Return whether two tensors can be compared: by their dtypes and shapes."""
@@ -210,11 +210,11 @@ def _unreadable(models: Models, *, offline: bool) -> Iterator[Problem]:
         reasons = dict.fromkeys(absent, "it is not in the cache, and --offline was given")
     else:
         reasons = whole_files(stored, sources)
-    for (number, name), why in reasons.items():
+    for (number, name), reason in reasons.items():
         yield Problem(
             "A file cannot be read by ranges",
             where=remote_file(sources[number], name).where,
             expected="a file on this disk, or one that its server sends in parts",
-            found=why,
+            found=reason,
             fix="download the model, and name its folder",
         )

@@ -202,7 +202,7 @@ def _fitting_threads(units: Sequence[MatchedTensor], asked: int | None) -> int:
         InputError: the memory is too small for one thread.
     """
     needs = {
-        unit.name: int(sum(each.working_bytes(PIECE_ELEMENTS) for each in unit.tensors if each))
+        unit.name: int(sum(t.working_bytes(PIECE_ELEMENTS) for t in unit.tensors if t))
         for unit in units
     }
     name = max(needs, key=needs.__getitem__, default="")

@@ -63,9 +63,9 @@ def _matrices(tuned: Sequence[int], found: Iterable[Mapping[str, Any]]) -> dict[
     for vectors in found:
         products += np.array(vectors["products"])
         for one, other, both, conflicts in vectors["signs"]:
-            at = tuned.index(one), tuned.index(other)
-            changed[at] += both
-            opposed[at] += conflicts
+            place = tuned.index(one), tuned.index(other)
+            changed[place] += both
+            opposed[place] += conflicts
     changed, opposed = changed + changed.T, opposed + opposed.T
     norms = [math.sqrt(square) for square in np.diag(products)]
     return {

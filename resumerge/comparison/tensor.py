@@ -112,8 +112,8 @@ class _PairSums:
         if self._directions is not None:
             self._directions.add(block.two(self.pair))
         if self._counts is None:
-            few = block.two(self.pair).beginning(FIRST_ELEMENTS)
-            proposed = (kind.proposed(few) for kind in (ScalingCount, RoundingCount))
+            first_elements = block.two(self.pair).beginning(FIRST_ELEMENTS)
+            proposed = (kind.proposed(first_elements) for kind in (ScalingCount, RoundingCount))
             self._counts = [count for count in proposed if count is not None]
         for count in self._counts:
             count.add(block.two(self.pair))
@@ -194,11 +194,11 @@ class TensorComparison:
         few_rows = proposing[:: max(1, len(proposing) // SEEN_ROWS)]
 
         for sums in self._pairs:
-            few, every = (
+            few_elements, every = (
                 partial(self._two, sums.pair, partial(self._rows, pieces, rows, chosen))
                 for chosen in (few_rows, proposing)
             )
-            sums.propose(few(), every)
+            sums.propose(few_elements(), every)
 
     def _two(self, pair: Pair, numbers: Callable[[int], np.ndarray]) -> Two:
         """Return the elements of a pair, from a function that returns those of one model."""

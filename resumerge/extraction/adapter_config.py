@@ -62,12 +62,17 @@ def rank_settings(ranks: Mapping[str, int], parameters: Collection[str]) -> dict
         parameters: the names of experts' parameters that have matrices, all of the highest rank.
     """
     rank = max(ranks.values(), default=1)
-    others = {
+    other_ranks = {
         name: rank_of_module
         for name, rank_of_module in sorted(ranks.items(), key=lambda item: -len(item[0]))
         if rank_of_module != rank and name not in parameters
     }
-    return {"r": rank, "lora_alpha": rank, "rank_pattern": others, "alpha_pattern": others}
+    return {
+        "r": rank,
+        "lora_alpha": rank,
+        "rank_pattern": other_ranks,
+        "alpha_pattern": other_ranks,
+    }
 
 
 def ends_of(chosen: Collection[str], every: Set[str]) -> list[str]:
@@ -86,10 +91,10 @@ def saved_names(chosen: Collection[str], every: Set[str]) -> list[str]:
 
     peft saves each module whose name ends with one of these names, even within a word.
     """
-    others = every - set(chosen)
+    other_names = every - set(chosen)
     words = {name.rpartition(".")[2] for name in chosen}
-    alone = {word for word in words if not any(name.endswith(word) for name in others)}
-    return sorted({w if (w := name.rpartition(".")[2]) in alone else name for name in chosen})
+    exact_words = {word for word in words if not any(name.endswith(word) for name in other_names)}
+    return sorted({w if (w := name.rpartition(".")[2]) in exact_words else name for name in chosen})
 
 
 def _ends(chosen: Iterable[str], every: Set[str]) -> list[str]:

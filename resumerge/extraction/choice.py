@@ -91,8 +91,8 @@ class ModuleChoice:
         self._choose_biases(changed)
         self._unused(changed)
         if not (self.decomposed or self.experts):
-            whole = self.saved or self.biases
-            self.problems.append(self._only_whole() if whole else self._nothing())
+            has_whole = self.saved or self.biases
+            self.problems.append(self._only_whole() if has_whole else self._nothing())
 
     def _choose(self, module: TunedModule, changed: set[str]) -> None:
         """Choose the adapter's contents for a module: matrices, all its tensors, or nothing."""
@@ -219,8 +219,8 @@ class ModuleChoice:
         biases = {pair.name for pair in self.biases}
         for module in self.modules:
             for role, pair in module.pairs.items():
-                used = module.name in self.saved or pair.name in biases
-                if used:
+                is_used = module.name in self.saved or pair.name in biases
+                if is_used:
                     self.left_out += (
                         LeftOut(tensor, UnusedReason.FROM_ANOTHER)
                         for tensor in (pair.own, pair.base)
@@ -234,12 +234,12 @@ class ModuleChoice:
         self.left_out += (LeftOut(tensor, reason) for pair in pairs for tensor in pair)
 
     def _only_whole(self) -> Problem:
-        whole = [*self.saved_modules, *(pair.name for pair in self.biases if not self.saved)]
+        saved_whole = [*self.saved_modules, *(pair.name for pair in self.biases if not self.saved)]
         return self.recipe.problem(
             "The adapter would have no matrices, and peft loads none without",
             "extract_lora",
             expected="a matrix that differs from the base model's, and is decomposed",
-            found=f"{some(whole, most=SHOWN)} saved whole",
+            found=f"{some(saved_whole, most=SHOWN)} saved whole",
             fix="Decompose embeddings (--embed-lora), leave out what is no matrix "
             "(--skip-undecomposable), or name fewer modules",
         )

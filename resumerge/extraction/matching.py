@@ -133,7 +133,7 @@ class Matching:
     def _match_experts(self, packed: dict[str, list[str]], lacking: list[str]) -> set[str]:
         """Match the parameters of experts, packed or not; return the matched names of the base."""
         sides = [Experts(ModelNames(s.tensors), s.tensors) for s in self._both()]
-        used: set[str] = set()
+        matched_names: set[str] = set()
         for name, stored in packed.items():
             container, _, word = name.rpartition(".")
             parameters_of_sides = [side.parameters(container) for side in sides]
@@ -154,8 +154,8 @@ class Matching:
             )
             transposed = bool(is_stored_transposed(parameters_of_sides[0]))
             self.experts.append(ExpertsPair(name, matrices, own.shape, transposed))
-            used |= {matrix.name.partition("[")[0] for e in other.experts for matrix in e}
-        return used
+            matched_names |= {matrix.name.partition("[")[0] for e in other.experts for matrix in e}
+        return matched_names
 
     def _both(self) -> Iterator[Source]:
         yield self.models.sources[self.models.reference]

@@ -274,11 +274,11 @@ class _Planner:
                 f"{some(self.choice.not_extracted, most=SHOWN)}"
             )
         if self.extraction.embed_lora:
-            whole = [m.name for m in self.choice.saved.values() if m.is_vocabulary]
-            if whole:
-                yield f"{some(whole, most=SHOWN)} cannot be decomposed: tied, or of another size"
-        if (made := self.made()).vocabulary is not None:
-            before, after = made.vocabulary
+            tables = [m.name for m in self.choice.saved.values() if m.is_vocabulary]
+            if tables:
+                yield f"{some(tables, most=SHOWN)} cannot be decomposed: tied, or of another size"
+        if (adapter := self.made()).vocabulary is not None:
+            before, after = adapter.vocabulary
             yield (
                 f"the vocabulary has {after} rows, in the base model {before}: call its "
                 f"resize_token_embeddings({after}) before the adapter is loaded"

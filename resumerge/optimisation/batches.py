@@ -40,19 +40,21 @@ class BatchMerges:
         recipes = {number: self._space.recipe(values) for number, values in batch.items()}
         failed: dict[int, str] = {}
         try:
-            alone = self._merge_together(batch, recipes)
+            single_recipes = self._merge_together(batch, recipes)
         except InputError as error:
             problem = error.problems[0].what
             failed = self._without_model(recipes)
-            alone = {number: text for number, text in recipes.items() if number not in failed}
+            single_recipes = {
+                number: text for number, text in recipes.items() if number not in failed
+            }
             try:
                 if not failed:
                     raise
-                alone = self._merge_together(batch, alone)
+                single_recipes = self._merge_together(batch, single_recipes)
             except InputError:
                 self._models.delete_sweep(batch)
                 self._reporter.note(f"a batch is merged model by model, not in one run: {problem}")
-        for number, recipe in alone.items():
+        for number, recipe in single_recipes.items():
             try:
                 self._models.merge(number, recipe, self._reporter)
             except InputError:

@@ -43,7 +43,7 @@ def document_of(
         unfinished: the state of trials that are not finished.
     """
     ranked = study.ranked()
-    several = len(settings.directions) > 1
+    has_several = len(settings.directions) > 1
     rows = [
         row_of(trial, settings, models, unfinished, kept=models.is_there(trial.number))
         for trial in study.trials
@@ -56,8 +56,8 @@ def document_of(
         "objectives": objectives(settings, rows),
         "parameters": list(space.suggestions),
         "trials": rows,
-        "best": [trial.number for trial in (ranked if several else ranked[:1])],
-        "best_recipe": str(out / BEST_RECIPE) if ranked and not several else None,
+        "best": [trial.number for trial in (ranked if has_several else ranked[:1])],
+        "best_recipe": str(out / BEST_RECIPE) if ranked and not has_several else None,
         "importances": study.importances(),
     }
 

@@ -176,7 +176,7 @@ class TrialModels:
             if text == recipe:
                 return
             trials = (self._out / TRIALS).glob(f"*/{RECIPE}")
-            if all(text != each.read_text(encoding="utf-8", errors="replace") for each in trials):
+            if all(text != file.read_text(encoding="utf-8", errors="replace") for file in trials):
                 name = backup_name(path.name, lambda name: (self._out / name).exists())
                 self._storage.rename(path, self._out / name)
         self._write(path, recipe)

@@ -157,7 +157,9 @@ class Space:
             except InputError as error:
                 recipe_problems = error.problems
             problems += [
-                own for each in recipe_problems if (own := self.placed(each)) not in problems
+                placed
+                for recipe_problem in recipe_problems
+                if (placed := self.placed(recipe_problem)) not in problems
             ]
         if problems:
             raise InputError(sorted(problems, key=lambda problem: problem.line or 0))

@@ -141,7 +141,7 @@ def _study(folder: Path) -> Iterator[StudyTables]:
         with open_tables(path) as study:
             yield study
     except (sqlite3.Error, ValueError, LookupError, TypeError) as error:
-        why = f"it has no {error}" if isinstance(error, KeyError) else error
+        reason = f"it has no {error}" if isinstance(error, KeyError) else error
         raise Resumable(
-            Reason.IO, f"The study of a search, {path}, cannot be read: {why}"
+            Reason.IO, f"The study of a search, {path}, cannot be read: {reason}"
         ) from None

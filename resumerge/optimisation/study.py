@@ -123,8 +123,8 @@ class Study:
         Of two equal trials the earlier comes first; a front is ordered by the first objective.
         """
         sign = -1 if self._settings.directions[0] == MAXIMIZE else 1
-        several = len(self._settings.directions) > 1
-        trials = self._study.best_trials if several and self.complete else self.complete
+        has_several = len(self._settings.directions) > 1
+        trials = self._study.best_trials if has_several and self.complete else self.complete
         return sorted(trials, key=lambda trial: (sign * trial.values[0], trial.number))
 
     def importances(self) -> dict[str, float]:

@@ -73,10 +73,10 @@ class LowRankChange(MeasuredRelation):
         low, high, usual = ranks[0], ranks[-1], ranks[len(ranks) // 2]
         text = f"rank {low}" if low == high else f"rank {usual} in most, from {low} to {high}"
         energy = min(found["energy"] for found in details)
-        rest = "; rounding may have made the rest" if energy < AGREE else ""
+        note = "; rounding may have made the rest" if energy < AGREE else ""
         return (
             f"{tensors_are(tensors, total)} in {second} what {first} has, after a change of low "
-            f"rank: {text}, with {energy:.1%} or more of the change's energy{rest}"
+            f"rank: {text}, with {energy:.1%} or more of the change's energy{note}"
         )
 
 
@@ -156,8 +156,8 @@ def may_be_low_rank(rows: np.ndarray) -> bool:
     norms = np.sqrt(np.diag(products))
     if not np.isfinite(norms).all() or np.count_nonzero(norms) < _FEWEST // 2:
         return False
-    used = norms > 0
-    cosines = products[used][:, used] / np.outer(norms[used], norms[used])
+    nonzero = norms > 0
+    cosines = products[nonzero][:, nonzero] / np.outer(norms[nonzero], norms[nonzero])
     count = len(cosines)
     spread = count / float((cosines**2).sum())
     return bool(spread < _APART / (1 + count / rows.shape[1]))
@@ -175,9 +175,9 @@ def above_noise(energies: np.ndarray, total: float, rows: int, columns: int) -> 
         columns: the number of columns of the matrix.
     """
     share = _MARGIN * (math.sqrt(rows) + math.sqrt(columns)) ** 2 / (rows * columns)
-    rest = total
+    other_energy = total
     for rank, energy in enumerate(energies):
-        if energy <= share * max(rest, _EXACT * total):
+        if energy <= share * max(other_energy, _EXACT * total):
             return rank
-        rest -= float(energy)
+        other_energy -= float(energy)
     return len(energies)

@@ -111,13 +111,13 @@ def grid_of(values: np.ndarray, other: np.ndarray, dtype: str) -> dict[str, Any]
         width = group or values.shape[1]
         if group and (values.shape[1] % group or values.shape[1] == group):
             continue
-        few = _Groups(_first(values, width), _first(other, width), dtype, _FIRST)
-        whole = _Groups(values.reshape(-1, width), other.reshape(-1, width), dtype)
-        for grid, share in zip(_GRIDS, few.shares(_GRIDS)):
-            if share < _ON_GRID or few.nearest(grid) is None:
+        few_groups = _Groups(_first(values, width), _first(other, width), dtype, _FIRST)
+        all_groups = _Groups(values.reshape(-1, width), other.reshape(-1, width), dtype)
+        for grid, share in zip(_GRIDS, few_groups.shares(_GRIDS)):
+            if share < _ON_GRID or few_groups.nearest(grid) is None:
                 continue
-            on = float(whole.shares([grid])[0])
-            if on >= _ON_GRID and (nearest := whole.nearest(grid)) is not None:
+            on = float(all_groups.shares([grid])[0])
+            if on >= _ON_GRID and (nearest := all_groups.nearest(grid)) is not None:
                 return {
                     "grid": grid.name,
                     "group": group,

@@ -47,8 +47,8 @@ class ScaledCopy(MeasuredRelation):
         factors = [tensor["details"]["factor"] for tensor in tensors]
         low, high, elements = min(factors), max(factors), sum(t["elements"] for t in tensors)
         mean = sum(t["details"]["factor"] * t["elements"] for t in tensors) / elements
-        one = high - low <= _SPREAD * abs(mean)
-        text = f"{mean:.4g}" if one else f"factors from {low:.4g} to {high:.4g}"
+        is_one_factor = high - low <= _SPREAD * abs(mean)
+        text = f"{mean:.4g}" if is_one_factor else f"factors from {low:.4g} to {high:.4g}"
         share = min(tensor["details"]["share"] for tensor in tensors)
         return (
             f"{tensors_are(tensors, total)} in {second} what {first} has, scaled by {text} "

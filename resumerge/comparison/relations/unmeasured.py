@@ -33,13 +33,13 @@ class Different(Relation):
         return {} if sums["differing"] else None
 
     def sentence(self, tensors: Sequence[Compared], total: int, first: str, second: str) -> str:
-        known = [tensor for tensor in tensors if tensor["relative_l2"] is not None]
-        worst = max(known, key=lambda tensor: tensor["relative_l2"], default=None)
+        measured = [tensor for tensor in tensors if tensor["relative_l2"] is not None]
+        worst = max(measured, key=lambda tensor: tensor["relative_l2"], default=None)
         text = f"{tensors_are(tensors, total)} different, by no relation that is looked for"
         if worst is None:
             return text
-        most = f"{worst['name']}, with a relative L2 of {worst['relative_l2']:.3g}"
-        return f"{text}; most of all {most}"
+        example = f"{worst['name']}, with a relative L2 of {worst['relative_l2']:.3g}"
+        return f"{text}; most of all {example}"
 
 
 class NotFinite(Relation):
