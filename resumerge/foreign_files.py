@@ -55,7 +55,7 @@ def read_foreign(path: Path, most: int) -> bytes:
         return file.read(size)
 
 
-def stand_in(first: bytes) -> tuple[str, str] | None:
+def placeholder_kind(first: bytes) -> tuple[str, str] | None:
     """Return the kind of a stand-in for a model's file, and the remedy; None for other files.
 
     Args:

@@ -71,10 +71,10 @@ def is_within(path: Path, folder: Path) -> bool:
         folder_status = outer.stat()
     except OSError:
         return False
-    return any(_is(parent, folder_status) for parent in (inner, *inner.parents))
+    return any(_is_same_file(parent, folder_status) for parent in (inner, *inner.parents))
 
 
-def _is(path: Path, found: os.stat_result) -> bool:
+def _is_same_file(path: Path, found: os.stat_result) -> bool:
     with suppress(OSError):
         return os.path.samestat(path.stat(), found)
     return False

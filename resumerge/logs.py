@@ -43,7 +43,7 @@ def log_verbosely(times: int) -> None:
         _add(_StderrHandler(), logging.INFO if times == 1 else logging.DEBUG)
 
 
-def log_as_environment_says(environment: Mapping[str, str] = os.environ) -> None:
+def set_up_logging(environment: Mapping[str, str] = os.environ) -> None:
     """Log at the level, and to the place, that RESUMERGE_LOG names; do nothing if it is not set.
 
     Raises:

@@ -11,7 +11,7 @@ from resumerge.cli.parsing.command import LazyGroup
 from resumerge.cli.parsing.mergekit_options import without_mergekit_options
 from resumerge.engine.resources.resource_errors import DISK_ERRORS, out_of_order
 from resumerge.errors import InputError, Problem, ResumergeError
-from resumerge.logs import log_as_environment_says
+from resumerge.logs import set_up_logging
 from resumerge.printable import without_secrets
 from resumerge.ui.terminal.console import escape_unknown_letters, print_json_line, silence
 from resumerge.ui.terminal.prose import say
@@ -97,7 +97,7 @@ def main() -> None:
 
 def _exit_code(words: list[str]) -> int:
     try:
-        log_as_environment_says()
+        set_up_logging()
         words, notes = without_mergekit_options(words)
         if words[0] == "help":
             words = [*words[1:], "--help"]

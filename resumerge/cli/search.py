@@ -142,11 +142,11 @@ def command(
     search = Search(space=space, out=folder, evaluate=evaluate, **chosen)
     reporter = reporter_of(Style.AUTO, err, PrintClock())
 
-    def told(row: dict[str, Any]) -> None:
+    def show_trial(row: dict[str, Any]) -> None:
         say(err, trial_line(row, search.metrics), f"trial {row['number']}:", "bold")
 
     try:
-        document = run_search(search, options, reporter, told)
+        document = run_search(search, options, reporter, show_trial)
     except (Interrupted, Resumable) as stopped:
         reporter.close()
         print_text(str(stopped), err)

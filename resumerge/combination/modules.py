@@ -65,14 +65,14 @@ class ChangedModules:
                 name_here = (names.find(f"{name}.weight") or f"{name}.weight").removesuffix(
                     ".weight"
                 )
-                if name_here != name and not _alike(
+                if name_here != name and not _same_layout(
                     next(iter(modules[name_here].values())), matrices
                 ):
                     name_here = name
                 by_adapter = modules.setdefault(name_here, {})
                 if name_here != name:
                     spelled_otherwise[name] = name_here
-                if by_adapter and not _alike(next(iter(by_adapter.values())), matrices):
+                if by_adapter and not _same_layout(next(iter(by_adapter.values())), matrices):
                     self.problems.append(self._unlike(name_here, by_adapter, place, matrices))
                 by_adapter[place] = matrices
             self.spelled.append(spelled_otherwise)
@@ -121,7 +121,7 @@ class ChangedModules:
         )
 
 
-def _alike(one: Matrices, other: Matrices) -> bool:
+def _same_layout(one: Matrices, other: Matrices) -> bool:
     return (one.kind, one.within, one.experts) == (other.kind, other.within, other.experts)
 
 

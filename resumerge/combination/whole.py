@@ -94,7 +94,7 @@ class WholeTensors:
 
         with open_tensors({a.source.ref: a.source for a in self._adapters}) as evaluation:
             for name, (first, *other_copies) in self.copies.items():
-                alike = all(_are_alike(first, other) for other in other_copies)
+                alike = all(_same_type_and_shape(first, other) for other in other_copies)
                 if not alike or differ(evaluation, [(first, other) for other in other_copies]):
                     yield self._recipe.problem(
                         "The adapters have different copies of a tensor of their base model",
@@ -169,5 +169,5 @@ def _is_under(name: str, modules: Collection[str]) -> bool:
     return any(f".{module}." in f".{name}" for module in modules)
 
 
-def _are_alike(one: Tensor, other: Tensor) -> bool:
+def _same_type_and_shape(one: Tensor, other: Tensor) -> bool:
     return (one.dtype, one.shape) == (other.dtype, other.shape)

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from resumerge.engine.context import RunContext
-from resumerge.engine.opening.open_sources import meant_as_folder
+from resumerge.engine.opening.open_sources import folder_hint
 from resumerge.engine.opening.opened_stages import NO_STAGES, OpenedStages, open_stages
 from resumerge.engine.opening.streamed_sources import whole_files
 from resumerge.engine.resources.device import check_torch
@@ -196,7 +196,7 @@ def _open(context: RunContext, ref: ModelRef, number: int) -> Source:
     try:
         source = open_source(ref, offline=context.options.offline, metadata=context.metadata)
     except Resumable as error:
-        raise Resumable(error.reason, f"{error}\n{meant_as_folder(ref)}".strip()) from error
+        raise Resumable(error.reason, f"{error}\n{folder_hint(ref)}".strip()) from error
     return replace(source.numbered(number), streams=True)
 
 

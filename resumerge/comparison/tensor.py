@@ -195,12 +195,12 @@ class TensorComparison:
 
         for sums in self._pairs:
             few_elements, every = (
-                partial(self._two, sums.pair, partial(self._rows, pieces, rows, chosen))
+                partial(self._pair_numbers, sums.pair, partial(self._rows, pieces, rows, chosen))
                 for chosen in (few_rows, proposing)
             )
             sums.propose(few_elements(), every)
 
-    def _two(self, pair: Pair, numbers: Callable[[int], np.ndarray]) -> Two:
+    def _pair_numbers(self, pair: Pair, numbers: Callable[[int], np.ndarray]) -> Two:
         """Return the elements of a pair, from a function that returns those of one model."""
         first, second = pair
         return Two(numbers(first), numbers(second), (self._dtypes[first], self._dtypes[second]))
@@ -235,7 +235,7 @@ class TensorComparison:
     def _add_block(self, stored: dict[int, Vector]) -> None:
         squares, compared = self._compared(stored)
         if not all(map(math.isfinite, squares.values())):
-            stored = self._without_what_is_not_finite(stored)
+            stored = self._zero_where_not_finite(stored)
             squares, compared = self._compared(stored)
         for n, square in squares.items():
             self._squares[n] += square
@@ -253,7 +253,7 @@ class TensorComparison:
         squares |= {n: distance(stored[n], stored[n]).squares[0] for n in alone}
         return squares, compared
 
-    def _without_what_is_not_finite(self, stored: dict[int, Vector]) -> dict[int, Vector]:
+    def _zero_where_not_finite(self, stored: dict[int, Vector]) -> dict[int, Vector]:
         """Return the elements, 0 where any model's is not finite; count those of each model."""
         values = {n: floats(vector) for n, vector in stored.items()}
         finite = np.ones(len(values[self._numbers[0]]), bool)

@@ -99,9 +99,10 @@ def saved_names(chosen: Collection[str], every: Set[str]) -> list[str]:
 
 def _ends(chosen: Iterable[str], every: Set[str]) -> list[str]:
     """Return names by which peft finds exactly these parameters: the last two words, if enough."""
-    of_others = {_two(name) for name in every - set(chosen)}
-    return sorted({name if _two(name) in of_others else _two(name) for name in chosen})
+    of_others = {_last_two_parts(name) for name in every - set(chosen)}
+    ends = {name: _last_two_parts(name) for name in chosen}
+    return sorted({name if end in of_others else end for name, end in ends.items()})
 
 
-def _two(name: str) -> str:
+def _last_two_parts(name: str) -> str:
     return ".".join(name.split(".")[-2:])

@@ -87,7 +87,7 @@ class ModuleChoice:
         for module in self.modules:
             self._choose(module, changed)
         self._save_around_bare()
-        self._save_alike()
+        self._save_same_endings()
         self._choose_biases(changed)
         self._unused(changed)
         if not (self.decomposed or self.experts):
@@ -149,7 +149,7 @@ class ModuleChoice:
             bases = (base for _, base in self.whole_experts[name].matrices)
             self.left_out += (LeftOut(base, UnusedReason.FROM_ANOTHER) for base in bases)
 
-    def _save_alike(self) -> None:
+    def _save_same_endings(self) -> None:
         """Save modules whose names end with a saved module's name: peft expects these as well."""
         top_level = [saved for saved in self.saved_modules if "." not in saved]
         for module in self.modules:

@@ -29,9 +29,9 @@ class OomKills:
 
     def __init__(self) -> None:
         self._before: dict[Path, int] = {}
-        self.look("self")
+        self.watch("self")
 
-    def look(self, pid: int | str) -> None:
+    def watch(self, pid: int | str) -> None:
         """Start to watch the counts of a live process's cgroups.
 
         Call this repeatedly, because a process can be moved to another cgroup.

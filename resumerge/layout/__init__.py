@@ -21,7 +21,7 @@ from resumerge.layout.layers import Layers, infer_layers, step_position
 from resumerge.layout.match import match_names
 from resumerge.layout.modules import ModulePart, find_parts, is_bridge
 from resumerge.layout.names import LayerName, before_layers, collapse, listed, split
-from resumerge.sources.tied_weights import find_tensor, is_computed, is_tied_copy, own_head
+from resumerge.sources.tied_weights import find_tensor, is_computed, is_tied_copy, untied_head
 
 __all__ = [
     "DOWNS",
@@ -46,10 +46,10 @@ __all__ = [
     "match_names",
     "mixed_settings",
     "move_settings",
-    "own_head",
     "read_layer_list",
     "section_at",
     "split",
     "step_position",
+    "untied_head",
     "write_layer_list",
 ]

@@ -138,7 +138,7 @@ def mixed_settings(
                 place
                 for place, (entries, layers) in enumerate(zip(merged, inputs))
                 if any(
-                    _meant(entry, layer) != _meant(entries[0], layers[0])
+                    _comparable_entry(entry, layer) != _comparable_entry(entries[0], layers[0])
                     for entry, layer in zip(entries, layers)
                 )
             ]
@@ -147,7 +147,7 @@ def mixed_settings(
     return mixed
 
 
-def _meant(entry: Any, layer: SourceLayer) -> Any:
+def _comparable_entry(entry: Any, layer: SourceLayer) -> Any:
     """Return an entry for comparison: the distance if the entry is another layer's number."""
     return entry - layer.layer if isinstance(entry, LayerNumber) else entry
 

@@ -80,7 +80,7 @@ def infer_layers(tensors: Iterable[str], config: Mapping[str, Any]) -> Layers:
         keys = listed_keys({stack: gapless[stack] for stack in largest}, config)
         if not keys and not list(layer_counts(config)):
             return Layers(gapless, largest[0])
-    for extra_layers in _after_the_counted(config):
+    for extra_layers in _uncounted_layers(config):
         shorter = {s: n - extra_layers for s, n in gapless.items() if s not in keys}
         further_keys = counting_keys(shorter, config)
         gapless |= {stack: shorter[stack] for stack in further_keys}
@@ -88,7 +88,7 @@ def infer_layers(tensors: Iterable[str], config: Mapping[str, Any]) -> Layers:
     return Layers({stack: gapless[stack] for stack in keys}, _main(keys, members), keys)
 
 
-def _after_the_counted(config: Mapping[str, Any]) -> list[int]:
+def _uncounted_layers(config: Mapping[str, Any]) -> list[int]:
     """Return the numbers of layers that predict further tokens. Layer counts exclude them."""
     return [n for key, n in layer_counts(config) if "nextn" in key or "mtp" in key]
 

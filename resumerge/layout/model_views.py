@@ -12,7 +12,7 @@ from resumerge.layout.layers import Layers, infer_layers
 from resumerge.layout.match import Rename, match_names
 from resumerge.layout.vocabulary_tensors import VocabularyTensors, find_vocabulary
 from resumerge.recipe import ModelRef
-from resumerge.sources.tied_names import is_embedding, says_untied
+from resumerge.sources.tied_names import is_embedding, states_untied
 from resumerge.sources.tied_weights import find_tensor, is_head
 from resumerge.sources.types import Source
 from resumerge.tensors import Sliced, Tensor, stored_in
@@ -96,7 +96,11 @@ class ModelViews:
         """
         source = self.sources[ref]
         tensor = find_tensor(source, own_name)
-        if tensor is not None or own_name not in self._unnamed_tables or says_untied(source.config):
+        if (
+            tensor is not None
+            or own_name not in self._unnamed_tables
+            or states_untied(source.config)
+        ):
             return tensor
         tables = [source.tensors[name] for name in self.vocabularies[ref].tables(source)]
         return tables[0] if len(tables) == 1 else None

@@ -117,7 +117,7 @@ class Connection:
                 yield
 
     @contextmanager
-    def at_one_moment(self) -> Iterator[None]:
+    def consistent_read(self) -> Iterator[None]:
         """Read one consistent state inside the block, even if other processes write meanwhile."""
         with self._lock, self._db.atomic():
             yield

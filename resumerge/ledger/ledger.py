@@ -83,7 +83,7 @@ class Ledger:
                 column.
         """
         compared = ("run", "sources", "shards", "mirrored", "attempts")
-        with self._db.at_one_moment():
+        with self._db.consistent_read():
             rows = {name: in_sequence(name, self._db.stream(name, order_by="1")) for name in TABLES}
             for name in TABLES.keys() - {*compared, "units"}:
                 deque(rows[name], maxlen=0)  # each row is checked as it is read
@@ -172,7 +172,7 @@ class Ledger:
         self._db.update_where("run", {"state": state})
 
     def set_options(self, options: Mapping[str, Any]) -> None:
-        """Store the options that later attempts inherit, from `Options.kept_from_now`."""
+        """Store the options that later attempts inherit, from `Options.kept_after_resume`."""
         self._db.update_where("run", {"options": json.dumps(options)})
 
     def set_mirror(self, url: str) -> None:

@@ -48,7 +48,7 @@ class UnitMeasurements:
     elements: int = 0
 
     @classmethod
-    def begun(cls, models: Sequence[str], scheme: str = "", elements: int = 0) -> UnitMeasurements:
+    def empty(cls, models: Sequence[str], scheme: str = "", elements: int = 0) -> UnitMeasurements:
         """Return the measurements of a unit before its first block, with all sums 0."""
         width = len(UNIT_SUMS) + len(MODEL_SUMS) * (len(models) - 1)
         return cls(tuple(models), 0, (0.0,) * width, scheme, elements)

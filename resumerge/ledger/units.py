@@ -226,7 +226,7 @@ class Units:
             if sample is not None:
                 self._samples.add(attempt, sample)
 
-    def lay_out_again(
+    def replace_layout(
         self,
         shards: Iterable[Row],
         units: Iterable[Row],
@@ -303,7 +303,7 @@ class Shards:
         mirrored = self._mirrored.checksums()
         return [name for name in sealed if name not in mirrored]
 
-    def forgotten(self) -> set[str]:
+    def reset_shards(self) -> set[str]:
         """Return the names of shards with units that were committed and are pending again."""
         condition = "committed_blocks = 0 AND attempt IS NOT NULL"
         numbers = {row["shard"] for row in self._db.read("units", ["shard"], condition)}

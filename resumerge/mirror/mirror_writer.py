@@ -196,7 +196,7 @@ class MirrorWriter:
         write_manifest(self._store, manifest, self._lease.token, files)
         return True
 
-    def finish_if_manifest_is_there(self) -> bool:
+    def finish_if_manifest_exists(self) -> bool:
         """Return whether an earlier `finish` wrote the manifest although its response was lost.
 
         If so, remove the remaining metadata. This does not check the lease, because the lease may

@@ -213,7 +213,7 @@ class Replicator:
         if self._thread.ident is not None:
             self._thread.join(EXIT_SECONDS)
 
-    def left_behind(self) -> str:
+    def handover_summary(self) -> str:
         """Return a sentence about the shards that another machine would get from the mirror now."""
         mirrored = self._writer.named_in_snapshot
         if mirrored is None:
@@ -265,7 +265,7 @@ class Replicator:
         """Perform an operation, and repeat it until it succeeds."""
 
         def attempt() -> None:
-            if self._writer.finish_if_manifest_is_there():
+            if self._writer.finish_if_manifest_exists():
                 self._finished = True
             else:
                 self._lease.check()

@@ -45,7 +45,7 @@ def document_of(
     ranked = study.ranked()
     has_several = len(settings.directions) > 1
     rows = [
-        row_of(trial, settings, models, unfinished, kept=models.is_there(trial.number))
+        row_of(trial, settings, models, unfinished, kept=models.is_kept(trial.number))
         for trial in study.trials
     ]
     return {

@@ -155,7 +155,7 @@ def evaluate(
         Interrupted: this process has been asked to stop; the commands are killed.
     """
     for candidate in candidates:
-        _kill_left_over(candidate.folder / PROCESS)
+        _kill_leftovers(candidate.folder / PROCESS)
     waiting, running = list(candidates), dict[int, _Evaluation]()
     try:
         while waiting or running:
@@ -179,7 +179,7 @@ def evaluate(
             evaluation.end()
 
 
-def _kill_left_over(path: Path) -> None:
+def _kill_leftovers(path: Path) -> None:
     """Kill the command that a file names, if it still runs."""
     try:
         pid, born = map(int, path.read_text().split())

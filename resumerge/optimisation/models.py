@@ -89,7 +89,7 @@ class TrialModels:
             InputError, Resumable, Interrupted: as for `resumerge.run`.
         """
         folder = self._sweep(batch)
-        if not any(map(self.is_there, recipes)):  # else some were taken over already
+        if not any(map(self.is_kept, recipes)):  # else some were taken over already
             self._write(folder / RECIPE, sweep)
             session = Session(self._options, reporter, self._storage, self._stop)
             session.run(folder / RECIPE, folder / MODEL)
@@ -115,7 +115,7 @@ class TrialModels:
         """
         Session(self._options, Reporter(), self._storage, self._stop).plan(recipe)
 
-    def is_there(self, number: int) -> bool:
+    def is_kept(self, number: int) -> bool:
         """Return whether the model of a trial is kept."""
         return self.model(number).is_dir() and bool(self._runs.of_output(self.model(number)))
 

@@ -64,7 +64,7 @@ class SuggestedRange:
     def value(self, suggested: Any) -> Any:
         """Return the recipe's value for a suggestion of Optuna."""
         if self.kind == CATEGORICAL:
-            return next(v for label, v in self.choices if _is(label, suggested))
+            return next(v for label, v in self.choices if _equals(label, suggested))
         return suggested
 
     def ends(self) -> list[Any]:
@@ -234,5 +234,5 @@ def _label(choice: Any) -> str | float | bool | None:
     return json.dumps(choice, default=str)
 
 
-def _is(label: object, suggested: object) -> bool:
+def _equals(label: object, suggested: object) -> bool:
     return label == suggested and isinstance(label, bool) == isinstance(suggested, bool)

@@ -126,7 +126,7 @@ class Search:
         )
 
 
-def asked_for(
+def request_document(
     search: Search, settings: Settings, options: Options, points: int | None
 ) -> dict[str, Any]:
     """Return the study's record of a command: its request, and the words that repeat it.

@@ -29,7 +29,7 @@ from resumerge.optimisation.evaluation import (
 )
 from resumerge.optimisation.models import TrialModels
 from resumerge.optimisation.progress import TrialReporter
-from resumerge.optimisation.request import Search, asked_for
+from resumerge.optimisation.request import Search, request_document
 from resumerge.optimisation.space import Space, read_space
 from resumerge.optimisation.state import SETTINGS, STUDY_FILE, TRIALS, attributes_of, search_folder
 from resumerge.optimisation.study import (
@@ -88,7 +88,7 @@ def run_search(
     settings = search.settings(space, SEED if options.seed is None else options.seed, began)
     check_sampler(search.sampler, len(settings.directions), space)
     points = len(space.grid()) if search.sampler == GRID else None
-    request = asked_for(search, settings, options, points)
+    request = request_document(search, settings, options, points)
     with stop.listening(), resumable_disk_errors():
         models = TrialModels(search.out, options, storage, stop)
         if not (folder / STUDY_FILE).is_file():
@@ -104,7 +104,7 @@ def run_search(
                     create_study(folder, settings, request, storage)
             with open_study(folder, settings, space) as study:
                 with stop.deferred():
-                    study.note_asked(request)
+                    study.store_request(request)
                 work = _Work(search, settings, space, study, models, reporter, told, stop)
                 work.do()
                 return document_of(search.out, settings, study, space, models)

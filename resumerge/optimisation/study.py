@@ -90,7 +90,7 @@ class Study:
         }
         self._grid = space.grid() if settings.sampler == GRID else None
 
-    def note_asked(self, asked: Mapping[str, Any]) -> None:
+    def store_request(self, asked: Mapping[str, Any]) -> None:
         """Store the latest request; the study was created with the first one."""
         with _quiet():
             began = self._study.user_attrs[ASKED]
@@ -115,7 +115,7 @@ class Study:
     @property
     def is_exhausted(self) -> bool:
         """Whether every point of a grid was tried."""
-        return self._left <= 0
+        return self._trials_left <= 0
 
     def ranked(self) -> list[optuna.trial.FrozenTrial]:
         """Return the trials with values, the best first; for several objectives, the Pareto front.
@@ -157,7 +157,7 @@ class Study:
         """
         latest_batch = self._study.user_attrs.get(BATCH, [0, 0])
         if sum(latest_batch) == self._finished:
-            latest_batch = [self._finished, min(most, self._settings.batch, self._left)]
+            latest_batch = [self._finished, min(most, self._settings.batch, self._trials_left)]
             with _quiet():
                 self._study.set_user_attr(BATCH, latest_batch)
         numbers = range(latest_batch[0], sum(latest_batch))
@@ -169,7 +169,7 @@ class Study:
         return len(self.complete) + len(self.failed)
 
     @property
-    def _left(self) -> int:
+    def _trials_left(self) -> int:
         """The most trials of a new batch; for a grid, its remaining points."""
         return self._settings.batch if self._grid is None else len(self._grid) - self._finished
 

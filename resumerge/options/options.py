@@ -122,7 +122,7 @@ class Options(OptionFields):
         """
         return planned | {option.name: value for option, value in self._values(*_INHERITED)}
 
-    def kept_from_now(self, began: Mapping[str, Any]) -> dict[str, Any]:
+    def kept_after_resume(self, began: Mapping[str, Any]) -> dict[str, Any]:
         """Return the options that a run's ledger keeps after the run is resumed with these options.
 
         Args:
@@ -166,7 +166,7 @@ class Options(OptionFields):
             for option, value in self._values(Kept.PLANNED)
         )
 
-    def given_again(self, began: Mapping[str, Any]) -> dict[str, Any]:
+    def to_repeat(self, began: Mapping[str, Any]) -> dict[str, Any]:
         """Return the options, by name, that the command that resumes the run must repeat.
 
         Args:

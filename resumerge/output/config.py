@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from resumerge.experts.extraction import dense_config
-from resumerge.layout import SourceLayer, move_settings, own_head, section_at
+from resumerge.layout import SourceLayer, move_settings, section_at, untied_head
 from resumerge.output.token_ids import remap_token_ids
 from resumerge.planning.plan import Plan
 from resumerge.sources.quantised import unquantised_config
@@ -55,7 +55,7 @@ def _has_own_head(plan: Plan) -> bool:
     if absent and not absent.keys().isdisjoint(plan.tensors()):
         return True
     models = (*plan.sources, *plan.stage_models)
-    heads = {model.tensors[name] for model in models if (name := own_head(model))}
+    heads = {model.tensors[name] for model in models if (name := untied_head(model))}
     names = {head.name for head in heads}
     return any(node.name in names and node in heads for node in plan.nodes())
 

@@ -15,7 +15,7 @@ from resumerge.planning.mismatch import Mismatches
 from resumerge.planning.parameters import Parameters
 from resumerge.planning.slices import base_of
 from resumerge.planning.tensor_specs import TensorSpec, guide_of
-from resumerge.planning.whole_numbers import is_position, taken
+from resumerge.planning.whole_numbers import chosen_input, is_position
 from resumerge.recipe import ModelRef, Recipe
 from resumerge.sources.left_out import LeftOut
 from resumerge.tensor_uses import UnusedReason
@@ -68,7 +68,7 @@ class Expressions:
             return None
         alone = self._alone(spec, of_inputs)
         if alone is not None:
-            self._leave_out(of_inputs, _why_one(alone.tensor))
+            self._leave_out(of_inputs, _reason_unused(alone.tensor))
             return self._of_one_model(spec, *alone)
         like = self._of_reference(spec)
         template = (
@@ -93,7 +93,7 @@ class Expressions:
         if spec.module is None or (None in of_inputs and is_computed(first.tensor)):
             return first
         inputs = spec.slice_.inputs
-        place = taken(of_inputs, inputs.index(guide_of(self.recipe, spec.slice_)))
+        place = chosen_input(of_inputs, inputs.index(guide_of(self.recipe, spec.slice_)))
         tensor = None if place is None else of_inputs[place]
         return None if place is None or tensor is None else Taken(inputs[place].model, tensor)
 
@@ -138,7 +138,9 @@ class Expressions:
         for input_, name, tensor in zip(spec.slice_.inputs, spec.names, of_inputs):
             if tensor is None:
                 self.mismatches.missing(input_, name, template.model)
-            elif self._shape(input_.model, tensor) != shape or not _alike(tensor, template.tensor):
+            elif self._shape(input_.model, tensor) != shape or not _same_number_kind(
+                tensor, template.tensor
+            ):
                 self.mismatches.unlike(input_, name, *template, tensor)
             else:
                 names = self._names(input_.model, name)
@@ -263,11 +265,11 @@ class Expressions:
         )
 
 
-def _why_one(tensor: Tensor) -> UnusedReason:
+def _reason_unused(tensor: Tensor) -> UnusedReason:
     """Return the reason why other models' tensors are not used, from the tensor that is used."""
     return UnusedReason.COMPUTED if is_computed(tensor) else UnusedReason.FROM_ANOTHER
 
 
-def _alike(first: Tensor, second: Tensor) -> bool:
+def _same_number_kind(first: Tensor, second: Tensor) -> bool:
     """Return whether two tensors are both of floats, or both of whole numbers."""
     return (first.dtype in FLOATS) == (second.dtype in FLOATS)

@@ -248,9 +248,9 @@ def _invalid_values(
             yield recipe.problem(
                 f"The parameter {parameter.name!r} has an invalid value",
                 path + place,
-                expected=f"{_wanted(parameter)} ({parameter.meaning})",
+                expected=f"{_expected_values(parameter)} ({parameter.meaning})",
                 found=repr(value),
-                fix=f"Write {_wanted(parameter)}",
+                fix=f"Write {_expected_values(parameter)}",
             )
 
 
@@ -291,7 +291,7 @@ def _kind(parameter: Parameter) -> str:
     return {"bool": "boolean", "int": "whole number", "float": "number"}[parameter.kind]
 
 
-def _wanted(parameter: Parameter) -> str:
+def _expected_values(parameter: Parameter) -> str:
     kind = f"a {_kind(parameter)}"
     if parameter.kind == "bool":
         return "true or false"

@@ -51,7 +51,7 @@ from resumerge.planning.tensor_specs import (
     copied,
     layer_map,
     stacked,
-    tied_again,
+    tied_like_reference,
     unnamed_tensors,
     unused_tensors,
 )
@@ -61,7 +61,7 @@ from resumerge.recipe.types import Module
 from resumerge.sizes import counted
 from resumerge.sources.left_out import LeftOut
 from resumerge.sources.tied_names import tied_names
-from resumerge.sources.types import Source, left_out_of
+from resumerge.sources.types import Source, left_out_tensors
 from resumerge.tensors.target import Target
 from resumerge.tokenizers.chat_template import choose_template
 from resumerge.tokenizers.required import Tokenizers
@@ -364,7 +364,7 @@ class _Planner:
             self.recipe, self.method, self.models, self.parameters, seed, self.mismatches, rows
         )
         planned = [target for spec in specs if (target := expressions.target(spec))]
-        planned = tied_again(self.models, planned)
+        planned = tied_like_reference(self.models, planned)
         self.left_out += expressions.left_out
         targets, several_dtypes = as_reference(self.recipe, planned, self.mixtures)
         self._collect(
@@ -467,7 +467,7 @@ class _Planner:
             },
             unshared=self.unshared,
             quantised=quantised,
-            left_out=(*self.left_out, *left_out_of(self.models.sources.values())),
+            left_out=(*self.left_out, *left_out_tensors(self.models.sources.values())),
         ).with_reminders(
             [
                 *reminder_of_tokenizer(self.recipe, self.models, self.tokenizers),

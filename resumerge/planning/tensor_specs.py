@@ -12,9 +12,9 @@ from resumerge.layout import (
     find_tensor,
     is_computed,
     is_tied_copy,
-    own_head,
     split,
     step_position,
+    untied_head,
 )
 from resumerge.layout.compared_modules import lacks_module
 from resumerge.layout.model_views import ModelViews
@@ -155,7 +155,7 @@ def _untied(
     reference = models.sources[models.reference]
     absent = tied_names(reference.config, reference.tensors)
     absent = {name: stored for name, stored in absent.items() if stored in part.tensors}
-    heads = {i.model: own_head(models.sources[i.model]) for i in last.inputs}
+    heads = {i.model: untied_head(models.sources[i.model]) for i in last.inputs}
     own_head_spec = None
     for ref, head in heads.items():
         name = models.name_like_ours(ref, head) if head else ""
@@ -186,7 +186,7 @@ def _same_inputs(first: Slice, last: Slice) -> bool:
     return one == other
 
 
-def tied_again(models: ModelViews, targets: list[Target]) -> list[Target]:
+def tied_like_reference(models: ModelViews, targets: list[Target]) -> list[Target]:
     """Return the targets without tensors that the output can tie as the reference does.
 
     Args:

@@ -49,7 +49,7 @@ def is_position(tensor: Tensor) -> bool:
     return _POSITIONS.search(tensor.name) is not None
 
 
-def taken(of_inputs: Sequence[Tensor | None], guide: int) -> int | None:
+def chosen_input(of_inputs: Sequence[Tensor | None], guide: int) -> int | None:
     """Return the number of the input whose whole numbers are taken; None if tensors are merged.
 
     The guide is taken if its tensor is stored as whole numbers, or if all tensors are floats.
@@ -89,7 +89,7 @@ def notes_on_differences(
         if len(inputs) == 1 or spec.module is None:
             continue
         of_inputs = [models.find(i.model, name) for i, name in zip(inputs, spec.names)]
-        number = taken(of_inputs, inputs.index(guide_of(recipe, spec.slice_)))
+        number = chosen_input(of_inputs, inputs.index(guide_of(recipe, spec.slice_)))
         present = [tensor for tensor in of_inputs if tensor is not None]
         if number is not None and (flat or not any(map(is_computed, present))):
             copied[inputs[number].model][spec.name] = present

@@ -26,7 +26,7 @@ from resumerge.quantisation.output import (
     of_compressed_tensors,
     stem_of,
 )
-from resumerge.quantisation.scaled import scales_beside
+from resumerge.quantisation.scaled import find_scales
 from resumerge.quantisation.scheme import Checkpoint, Scheme, Weight
 from resumerge.tensors import Dequantised, Repacked, Stacked, Stored
 from resumerge.tensors.quantised.codes import E2M1, Codebook
@@ -74,7 +74,7 @@ class Mxfp4(Scheme):
             if packed.dtype == "U8" and scales is not None and scales.dtype in EXPONENTS:
                 yield from _matrix(checkpoint, f"{stem}.weight", packed, scales)
         for name, bytes_ in checkpoint.of_types({"I8"}):
-            exponents = scales_beside(checkpoint, name)
+            exponents = find_scales(checkpoint, name)
             if exponents is not None and exponents.dtype == "F8_E8M0":
                 yield from _matrix(checkpoint, name, bytes_, exponents)
 

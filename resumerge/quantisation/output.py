@@ -118,7 +118,7 @@ class OutputScheme:
     config: Config
     loaders: str
 
-    def layout_beside(self, dtype: str) -> Layout:
+    def layout_for_dtype(self, dtype: str) -> Layout:
         """Return the layout of weights in a model whose plain tensors have a dtype.
 
         Loaders of compressed-tensors hold scales in the dtype of the plain tensors. Scales in BF16

@@ -150,11 +150,11 @@ def _bits(checkpoint: Checkpoint, packed: Stored, shape: tuple[int, ...]) -> int
     raise checkpoint.unfit(
         packed.name,
         f"numbers of 4 or 8 bits, for rows of {shape[1]}",
-        f"rows of {words} int32{_said(checkpoint.stated)}",
+        f"rows of {words} int32{_stated_bits(checkpoint.stated)}",
     )
 
 
-def _said(stated: Mapping[str, Any]) -> str:
+def _stated_bits(stated: Mapping[str, Any]) -> str:
     groups = stated.get("config_groups")
     for group in groups.values() if isinstance(groups, Mapping) else ():
         weights = group.get("weights") if isinstance(group, Mapping) else None

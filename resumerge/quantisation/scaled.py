@@ -93,12 +93,12 @@ class Scaled(Scheme):
 
     def weights(self, checkpoint: Checkpoint) -> Iterator[Weight]:
         for name, codes in checkpoint.of_types(CODES):
-            scales = scales_beside(checkpoint, name)
+            scales = find_scales(checkpoint, name)
             if scales is not None:
                 yield _weight(checkpoint, name, codes, scales)
 
 
-def scales_beside(checkpoint: Checkpoint, name: str) -> Stored | None:
+def find_scales(checkpoint: Checkpoint, name: str) -> Stored | None:
     """Return the tensor with the scales of a tensor of codes; None if there is no such tensor."""
     stem = name.removesuffix(".weight")
     names = [f"{name}_scale_inv", f"{name}_scale"] + [f"{stem}.scale"] * (stem != name)

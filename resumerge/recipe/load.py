@@ -95,12 +95,12 @@ def parse_recipe(text: str, file: str = "<text>") -> Recipe:
         InvalidRecipe: the recipe has problems. The error has all of them, in the order of lines.
     """
     documents = load_yaml(text, file)
-    if any(map(_makes_several, documents)):
+    if any(map(_makes_several_models, documents)):
         return _parse_sweep(documents, text, file)
     return _parse(documents, text, file)
 
 
-def _makes_several(document: Document) -> bool:
+def _makes_several_models(document: Document) -> bool:
     """Return whether a document makes several models in one run."""
     return SWEEP in document.data or AVERAGE in document.data
 
@@ -115,7 +115,7 @@ def _parse_sweep(documents: list[Document], text: str, file: str) -> Recipe:
         InvalidRecipe: the sweep or a variant has problems. A problem of several variants is in the
             error once.
     """
-    [swept, *others] = [document for document in documents if _makes_several(document)]
+    [swept, *others] = [document for document in documents if _makes_several_models(document)]
     key = AVERAGE if AVERAGE in swept.data else SWEEP
     variants: Mapping[str, Document]
     notes: Sequence[str] = ()

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from resumerge.foreign_files import read_foreign, stand_in
+from resumerge.foreign_files import placeholder_kind, read_foreign
 
 DEEPEST = 100
 """The most levels of nested objects and lists. The files of models have fewer than ten."""
@@ -52,7 +52,7 @@ def json_object(raw: bytes) -> dict[str, Any]:
         ValueError: the bytes are a Git LFS pointer or an HTML page; are not UTF-8, not JSON or not
             an object; are nested too deeply; or have too many values.
     """
-    if (stand_in_text := stand_in(raw)) is not None:
+    if (stand_in_text := placeholder_kind(raw)) is not None:
         raise ValueError(stand_in_text[0])
     check_value_count(raw)
     try:

@@ -104,9 +104,9 @@ def tied_groups(config: Mapping[str, Any], names: Collection[str]) -> list[tuple
         names begin with the same prefix as the names in the files.
     """
     kind = model_type(config)
-    if says_untied(config) and kind not in ALWAYS_TIED:
+    if states_untied(config) and kind not in ALWAYS_TIED:
         return []
-    copies = bool(says_tied(config)) and kind not in ALWAYS_TIED
+    copies = bool(states_tied(config)) and kind not in ALWAYS_TIED
     groups = [_embedding(config, names), *_biases(config, names)]
     tied = []
     for group in groups:
@@ -137,10 +137,10 @@ def tied_names(config: Mapping[str, Any], names: Collection[str]) -> dict[str, s
 
 def head_is_unknown(config: Mapping[str, Any], names: Collection[str]) -> bool:
     """Return whether a model may tie a head whose name is unknown to its embedding."""
-    return not says_untied(config) and _is_strange(config, names)
+    return not states_untied(config) and _is_strange(config, names)
 
 
-def says_tied(config: Mapping[str, Any]) -> bool | None:
+def states_tied(config: Mapping[str, Any]) -> bool | None:
     """Return whether config.json, or else a nested config, ties the head; None if unstated.
 
     The nested configs are those under `_SECTIONS`.
@@ -151,12 +151,12 @@ def says_tied(config: Mapping[str, Any]) -> bool | None:
     return None if tied is None else bool(tied)
 
 
-def says_untied(config: Mapping[str, Any]) -> bool:
+def states_untied(config: Mapping[str, Any]) -> bool:
     """Return whether config.json states that the head is not tied to the embedding.
 
     As in transformers, a nested config that states a tie overrules the outer config.
     """
-    return says_tied(config) is False and not any(_nested(config))
+    return states_tied(config) is False and not any(_nested(config))
 
 
 def scales_outputs(config: Mapping[str, Any]) -> bool:

@@ -10,8 +10,8 @@ from resumerge.config_json import model_type
 from resumerge.sources.tied_names import (
     ALWAYS_TIED,
     is_embedding,
-    says_tied,
-    says_untied,
+    states_tied,
+    states_untied,
     tied_names,
 )
 from resumerge.sources.types import Source
@@ -32,7 +32,7 @@ _CAUSAL_MASK = re.compile(r"(attn|attention)\.bias$")
 
 def ties_embeddings(config: Mapping[str, Any]) -> bool:
     """Return whether config.json, or else a nested config, ties the head to the embedding."""
-    return bool(says_tied(config))
+    return bool(states_tied(config))
 
 
 def find_tensor(source: Source, name: str) -> Tensor | None:
@@ -52,7 +52,7 @@ def find_tensor(source: Source, name: str) -> Tensor | None:
     stored = tied_names(source.config, source.tensors).get(name)
     if stored is not None:
         return source.tensors[stored]
-    if says_untied(source.config):
+    if states_untied(source.config):
         return None
     embeddings = [tensor for key, tensor in source.tensors.items() if is_embedding(key)]
     return embeddings[0] if len(embeddings) == 1 else None
@@ -72,12 +72,12 @@ def is_tied_copy(source: Source, name: str) -> bool:
     return is_head(name) and ties_embeddings(source.config) and kind not in ALWAYS_TIED
 
 
-def own_head(source: Source) -> str | None:
+def untied_head(source: Source) -> str | None:
     """Return the name of the head of a model that does not tie it to the embedding.
 
     None if the head may be tied, or if not exactly one tensor can be the head.
     """
-    if not says_untied(source.config) and model_type(source.config) not in ALWAYS_TIED:
+    if not states_untied(source.config) and model_type(source.config) not in ALWAYS_TIED:
         return None
     heads = [n for n, t in source.tensors.items() if is_head(n) and len(t.shape) == 2]
     row_counts = [t.shape[0] for n, t in source.tensors.items() if is_embedding(n)]

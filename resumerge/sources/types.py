@@ -372,7 +372,7 @@ def numbered(sources: Mapping[ModelRef, Source]) -> dict[ModelRef, Source]:
     return {ref: source.numbered(n) for n, (ref, source) in enumerate(sources.items())}
 
 
-def left_out_of(sources: Iterable[Source]) -> Iterator[LeftOut]:
+def left_out_tensors(sources: Iterable[Source]) -> Iterator[LeftOut]:
     """Yield the tensors of sources' parts from which no tensor of a source is computed."""
     for source in sources:
         yield from source.left_out

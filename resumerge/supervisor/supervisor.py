@@ -196,7 +196,7 @@ class Supervisor:
             pipes = [worker.listener.fd] if worker.listener.is_open else []
             _wait([self._wake, *pipes], LOOK_SECONDS)
             self._forward_signals(worker)
-            self._oom_kills.look(worker.pid)
+            self._oom_kills.watch(worker.pid)
             worker.measure()
             now = time.monotonic()
             # Count only the time that this process was awake. A suspended laptop is not a stall.

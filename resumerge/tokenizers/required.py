@@ -61,7 +61,7 @@ def read_tokenizers(
     vocabularies: dict[ModelRef, Vocabulary] = {}
     assumed: dict[ModelRef, ModelRef] = {}
     for ref, source in sources.items() if recipe.tokenizer else ():
-        stand_in = _stand_in(recipe, without) if ref in without else None
+        stand_in = _assumed_model(recipe, without) if ref in without else None
         if stand_in is not None and recipe.tokenizer and recipe.tokenizer.source != ref:
             assumed[ref] = stand_in
             continue
@@ -101,7 +101,7 @@ def _has_prompts(recipe: Recipe) -> bool:
     return recipe.mixture is not None and recipe.mixture.gate_mode in OF_PROMPTS
 
 
-def _stand_in(recipe: Recipe, without: frozenset[ModelRef]) -> ModelRef | None:
+def _assumed_model(recipe: Recipe, without: frozenset[ModelRef]) -> ModelRef | None:
     """Return the model whose vocabulary is assumed for models without a tokenizer; None if none."""
     tokenizer_model = recipe.tokenizer.source if recipe.tokenizer else None
     candidates = [

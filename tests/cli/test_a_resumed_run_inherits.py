@@ -104,7 +104,7 @@ def test_what_is_given_to_one_attempt_holds_for_the_next_ones(name: str) -> None
     began, given = VALUES[name]
     before = Options(**{name: began}).kept(seed=4)
     second = Options(**{name: given}).inherit(before, None)
-    kept = json.loads(json.dumps(second.kept_from_now(before)))
+    kept = json.loads(json.dumps(second.kept_after_resume(before)))
     assert Options().inherit(kept, None) == second
     assert kept["seed"] == 4, "what the run was planned with"
 
@@ -113,7 +113,7 @@ def test_what_is_given_to_one_attempt_holds_for_the_next_ones(name: str) -> None
 def test_a_run_that_does_not_stream_any_more_does_not_begin_again(given: str) -> None:
     before = Options(stream=True).kept()
     second = Options(**{given: True}).inherit(before, None)
-    third = Options().inherit(second.kept_from_now(before), None)
+    third = Options().inherit(second.kept_after_resume(before), None)
     assert (third.stream, third.evict, third.offline) == (None, given == "evict" or None, False)
 
 
@@ -131,11 +131,11 @@ def test_what_was_given_before_is_ended(name: str) -> None:
         second = given.inherit(began, None)
         expected = None if isinstance(value, str) and name != "materialize" else value
         assert getattr(second, name) == expected
-        kept = json.loads(json.dumps(second.kept_from_now(began)))
+        kept = json.loads(json.dumps(second.kept_after_resume(began)))
         assert are_kept_options(kept)
         assert Options().inherit(kept, None) == second
-        assert given.given_again(began) == {name: value}
-        assert given.given_again(kept) == {}
+        assert given.to_repeat(began) == {name: value}
+        assert given.to_repeat(kept) == {}
         [option] = (option for option in declared() if option.name == name)
         assert option.words(value) == words.split()
     assert Options.read("resume", {name: None}).inherit(began, None) == Options(**began)
@@ -165,8 +165,8 @@ def test_a_run_that_is_resumed_on_a_command_line(end: str, place: Path, tmp_path
 def test_whether_inputs_are_hashed_is_as_it_was_when_the_run_began() -> None:
     before = Options().kept()
     second = Options(trust_sources=True).inherit(before, None)
-    assert second.kept_from_now(before) == before
-    assert Options(trust_sources=True).given_again(before) == {"trust_sources": True}
+    assert second.kept_after_resume(before) == before
+    assert Options(trust_sources=True).to_repeat(before) == {"trust_sources": True}
 
 
 def test_what_a_ledger_keeps_is_what_the_next_attempt_inherits() -> None:

@@ -130,17 +130,17 @@ def _at_write(patch: pytest.MonkeyPatch) -> None:
 
 
 def _before_the_ledger(patch: pytest.MonkeyPatch) -> None:
-    _kill_at(patch, Units, "lay_out_again", 1)
+    _kill_at(patch, Units, "replace_layout", 1)
 
 
 def _before_the_old_name(patch: pytest.MonkeyPatch) -> None:
-    laid_out = Units.lay_out_again
+    laid_out = Units.replace_layout
 
     def lay_out(*words: Any, **more: Any) -> None:
         laid_out(*words, **more)
         _kill_at(patch, Storage, "rename", 1)
 
-    patch.setattr(Units, "lay_out_again", lay_out)
+    patch.setattr(Units, "replace_layout", lay_out)
 
 
 def _before_sealing(patch: pytest.MonkeyPatch) -> None:

@@ -229,7 +229,7 @@ def test_a_kill_is_told_once_and_what_was_before_is_none(kernel: Kernel) -> None
     assert counts.rose(), "elsewhere on the machine"
     assert not counts.rose()
     kills(4, 5)
-    counts.look("self")
+    counts.watch("self")
     assert counts.rose(), "a look forgets nothing"
     assert not counts.rose()
 
@@ -246,7 +246,7 @@ def test_a_worker_that_was_moved_is_counted_in_its_new_cgroup(kernel: Kernel) ->
         }
     )
     counts = OomKills()
-    counts.look(7)
+    counts.watch(7)
     assert not counts.rose(), "those of before"
     kernel({f"{V2}/job/memory.events": "low 0\noom 9\noom_kill 3\n", "/proc/7/cgroup": None})
     assert counts.rose()

@@ -113,7 +113,7 @@ def test_what_is_missing_is_null_to_those_who_only_read(tmp_path: Path, name: st
             len(ledger.attempts.all()) == len(ledger.units.all()) == len(ledger.shards.all()) == 1
         )
         assert ledger.attempts.all()[0]["outcome"] is None
-        assert ledger.shards.forgotten() == ledger.units.recent(2) == set()
+        assert ledger.shards.reset_shards() == ledger.units.recent(2) == set()
         assert (
             len(ledger.samples.groups(5))
             == len(ledger.units.progress())

@@ -103,11 +103,11 @@ def test_a_shard_is_to_be_mirrored_once_it_is_sealed_and_until_it_is_there(ledge
 
 def test_a_tensor_that_was_never_committed_is_not_forgotten(ledger: Ledger) -> None:
     commit(ledger, 1, 2, 1)
-    assert ledger.shards.forgotten() == set()
+    assert ledger.shards.reset_shards() == set()
     ledger.units.forget([2], "lost")
-    assert ledger.shards.forgotten() == {SHARDS[1]}
+    assert ledger.shards.reset_shards() == {SHARDS[1]}
     commit(ledger, 2, 2, 1)
-    assert ledger.shards.forgotten() == set()
+    assert ledger.shards.reset_shards() == set()
 
 
 def test_the_tensors_of_one_shard_or_of_all(ledger: Ledger) -> None:

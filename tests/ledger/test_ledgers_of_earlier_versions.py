@@ -98,7 +98,7 @@ def test_measurements_that_an_earlier_version_went_on_without_are_none(tmp_path:
     """It commits blocks, or makes a unit pending again, and leaves the column as it is."""
     path = tmp_path / "ledger.db"
     make(path).close()
-    measured = UnitMeasurements.begun(["base", "math"]).plus([[0.0] * 16])
+    measured = UnitMeasurements.empty(["base", "math"]).plus([[0.0] * 16])
     change(path, "UPDATE units SET measurements = ?", [measured.as_json()])
     with closing(Ledger(path)) as ledger:
         ledger.check()

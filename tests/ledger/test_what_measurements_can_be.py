@@ -12,7 +12,7 @@ from resumerge.ledger.unit_measurements import (
 )
 
 SUMS = [float(number) + 0.1 for number in range(len(UNIT_SUMS) + 2 * len(MODEL_SUMS))]
-MEASUREMENTS = UnitMeasurements.begun(["base", "math", "code"]).plus([SUMS])
+MEASUREMENTS = UnitMeasurements.empty(["base", "math", "code"]).plus([SUMS])
 TEXT = MEASUREMENTS.as_json()
 
 

@@ -95,7 +95,7 @@ def test_a_forgotten_unit_leaves_nothing_behind(ledger: Ledger) -> None:
     assert ledger.shards.all()[0]["sealed_at"] is None
     assert set(ledger.mirrored.checksums()) == {SHARDS[1]}
     assert ledger.shards.unmirrored() == []
-    assert ledger.shards.forgotten() == {SHARDS[0]}
+    assert ledger.shards.reset_shards() == {SHARDS[0]}
     [event] = ledger.events.all("checksum_mismatch")
     assert event["data"] == {"units": 1, "shard": SHARDS[0]}
 

@@ -13,8 +13,8 @@ from resumerge.sources.tied_names import (
     ALWAYS_TIED,
     SCALING,
     head_is_unknown,
-    says_untied,
     scales_outputs,
+    states_untied,
     tied_groups,
     tied_names,
     untied_config,
@@ -172,5 +172,5 @@ def test_a_config_is_untied_wherever_transformers_looks() -> None:
     assert found["tie_word_embeddings"] is found["tie_embedding"] is False
     assert found["text_config"]["tie_word_embeddings"] is False
     assert found["vision_config"] == {"hidden_size": 8}
-    assert says_untied(found)
-    assert not says_untied({**found, "text_config": {"tie_word_embeddings": True}})
+    assert states_untied(found)
+    assert not states_untied({**found, "text_config": {"tie_word_embeddings": True}})

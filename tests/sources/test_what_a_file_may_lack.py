@@ -12,7 +12,7 @@ from tiny_models import LLAMA, llama_shapes, random_tensors, write_model
 
 from resumerge.recipe import ModelRef
 from resumerge.sources import Source, open_source
-from resumerge.sources.tied_weights import find_tensor, is_computed, is_tied_copy, own_head
+from resumerge.sources.tied_weights import find_tensor, is_computed, is_tied_copy, untied_head
 
 HEAD, EMBEDDING = "lm_head.weight", "model.embed_tokens.weight"
 PLAIN = {key: value for key, value in LLAMA.items() if key != "tie_word_embeddings"}
@@ -54,9 +54,9 @@ def test_what_is_neither_a_head_nor_an_embedding_is_tied_to_nothing(tmp_path: Pa
 
 def test_a_model_says_that_its_head_is_its_own(tmp_path: Path) -> None:
     missing = "model.norm.weight"
-    assert own_head(without(tmp_path / "own", missing, {"tie_word_embeddings": False})) == HEAD
-    assert own_head(without(tmp_path / "tied", missing, {"tie_word_embeddings": True})) is None
-    assert own_head(without(tmp_path / "mute", missing, {})) is None
+    assert untied_head(without(tmp_path / "own", missing, {"tie_word_embeddings": False})) == HEAD
+    assert untied_head(without(tmp_path / "tied", missing, {"tie_word_embeddings": True})) is None
+    assert untied_head(without(tmp_path / "mute", missing, {})) is None
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_a_model_says_that_its_head_is_its_own(tmp_path: Path) -> None:
     ids=["of a layer", "of one dimension"],
 )
 def test_a_head_has_a_row_for_each_token(name: str, shape: tuple[int, ...]) -> None:
-    assert own_head(llama("a", others=[tensor(name, shape)])) == HEAD
+    assert untied_head(llama("a", others=[tensor(name, shape)])) == HEAD
 
 
 def test_where_two_could_be_meant_none_is() -> None:
@@ -73,7 +73,7 @@ def test_where_two_could_be_meant_none_is() -> None:
     ties = {"tie_word_embeddings": True}
     assert find_tensor(llama("a", without=[HEAD], config=ties), HEAD)
     assert find_tensor(llama("a", without=[HEAD], others=[other], config=ties), HEAD) is None
-    assert own_head(llama("a", others=[tensor("embed_out.weight", (TOKENS, WIDTH))])) is None
+    assert untied_head(llama("a", others=[tensor("embed_out.weight", (TOKENS, WIDTH))])) is None
 
 
 @pytest.mark.parametrize(

@@ -83,14 +83,14 @@ def _click_option(option: Option, *, hidden: bool) -> Decorator[Any]:
         is_flag=isinstance(option.type, Flag),
         **bare,
         multiple=option.type.repeatable,
-        callback=_none_if_not_given if option.type.repeatable else None,
+        callback=_none_if_empty if option.type.repeatable else None,
         default=option.default,
         metavar=option.type.metavar or None,
         help=option.help + (f"  [default: {option.shown_default}]" if option.shown_default else ""),
     )
 
 
-def _none_if_not_given(
+def _none_if_empty(
     context: click.Context, parameter: click.Parameter, values: tuple[str, ...]
 ) -> tuple[str, ...] | None:
     return values or None

@@ -59,7 +59,7 @@ def wait_for_budget(
     """
     need = memory.need(1)
     started = time.monotonic()
-    while (budget := memory_budget(asked)) < need.enough and not _asks_too_little(asked, need):
+    while (budget := memory_budget(asked)) < need.enough and not _budget_is_too_small(asked, need):
         now = time.monotonic()
         if now - started > seconds:
             problem = _too_little(need, budget, asked)
@@ -98,12 +98,12 @@ def fit_threads(
         threads -= 1
 
 
-def _asks_too_little(asked: int | None, need: MemoryNeed) -> bool:
+def _budget_is_too_small(asked: int | None, need: MemoryNeed) -> bool:
     return asked is not None and asked < need.enough
 
 
 def _too_little(need: MemoryNeed, budget: int, asked: int | None) -> Problem:
-    if asked is not None and _asks_too_little(asked, need):
+    if asked is not None and _budget_is_too_small(asked, need):
         found = f"--memory {show_size(asked).replace(' ', '')}"
         fix = f"raise --memory to {math.ceil(need.enough / 1e6)}MB or more"
     else:

@@ -217,7 +217,7 @@ class Driver:
         tries = self._tries[running.shard.number]
         budget = beat.budget if beat else 0
         tries.note(failed, node.id if node else "", budget)
-        if tries.may_try_again:
+        if tries.may_retry:
             self._submit(running.shard)
 
     def _adopt_if_published(self, running: RunningTask, node: Node | None) -> bool:
@@ -314,7 +314,7 @@ class Driver:
         if not self._noted_misfit:
             self._noted_misfit = True
             self._reporter.note(
-                f"No machine of the cluster can take a task. {self._asked_and_found(running)} "
+                f"No machine of the cluster can take a task. {self._request_and_machines(running)} "
                 "Waiting for such a machine to join. If none will, stop and lower --memory or "
                 "--threads"
             )
@@ -331,11 +331,11 @@ class Driver:
             return
         raise Resumable(
             Reason.CLUSTER,
-            f"{running.shard.name}: {reason}. {self._asked_and_found(running)} Ask for less, have "
-            "other work there end, or add machines; then resume.",
+            f"{running.shard.name}: {reason}. {self._request_and_machines(running)} Ask for less, "
+            "have other work there end, or add machines; then resume.",
         )
 
-    def _asked_and_found(self, running: RunningTask) -> str:
+    def _request_and_machines(self, running: RunningTask) -> str:
         machines = show_machines(self._cluster.machines)
         return f"A task needs {running.request}. The machines have: {machines}."
 

@@ -45,7 +45,7 @@ class Tries:
     memory: int | None = None
 
     @property
-    def may_try_again(self) -> bool:
+    def may_retry(self) -> bool:
         """Whether another task may be submitted. If not, the driver computes the shard."""
         return self.failed < TRIES and not self.is_refused
 

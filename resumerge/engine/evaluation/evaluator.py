@@ -127,7 +127,7 @@ class Evaluator(TensorEvaluator):
         data = self._read(unit, indices, evaluation)
         return data, _by_block([*hashes.values()])
 
-    def compute_alike(
+    def compute_together(
         self,
         units: Sequence[Unit],
         indices: range,
@@ -140,7 +140,7 @@ class Evaluator(TensorEvaluator):
         The inputs are read only once.
 
         Args:
-            units: units that read the same ranges (`planning.written.unit_order.read_alike`).
+            units: units that read the same ranges (`planning.written.unit_order.have_same_reads`).
             indices: the numbers of the blocks.
             preparation: the preparation of all units.
             measures: whether to measure the blocks.

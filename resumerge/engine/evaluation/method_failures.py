@@ -61,7 +61,7 @@ def wrong_result(merged: Merged, blocks: Sequence[Block], expected: str, found: 
     return _failure(merged, title, elements, expected, f"{found} ({place_of_block(name)})")
 
 
-def kept_inputs(merged: Merged) -> Resumable:
+def kept_inputs_error(merged: Merged) -> Resumable:
     """Return the error for a partial result that refers to the inputs, which are overwritten."""
     return _failure(
         merged,
@@ -72,7 +72,7 @@ def kept_inputs(merged: Merged) -> Resumable:
     )
 
 
-def keeps_inputs(partial: Any, inputs: Sequence[Vector]) -> bool:
+def refers_to_inputs(partial: Any, inputs: Sequence[Vector]) -> bool:
     """Return whether the partial result of a map function shares memory with the inputs."""
     spans = [(_address(x), x.data.nbytes) for x in inputs]
     return any(

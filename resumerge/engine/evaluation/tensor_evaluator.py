@@ -16,8 +16,8 @@ import numpy as np
 from resumerge.engine.evaluation.kernel_backend import KernelBackend
 from resumerge.engine.evaluation.method_failures import (
     failures_named,
-    keeps_inputs,
-    kept_inputs,
+    kept_inputs_error,
+    refers_to_inputs,
 )
 from resumerge.engine.evaluation.scratch import Scratch
 from resumerge.engine.evaluation.shared_statistics import SharedStatistics
@@ -180,8 +180,8 @@ class TensorEvaluator:
         inputs = merged.inputs(self._evaluation(preparation), run)
         with failures_named(merged):
             partials = backend.map(function, inputs, run)
-        if backend.is_users and keeps_inputs(partials, backend.given(inputs, run)):
-            raise kept_inputs(merged)
+        if backend.is_users and refers_to_inputs(partials, backend.given(inputs, run)):
+            raise kept_inputs_error(merged)
         return partials
 
     def _spill(

@@ -34,13 +34,13 @@ class BlockWriter:
     def write(self, task: BlockTask) -> list[WrittenBlocks]:
         """Compute and write the blocks of a task, for each of its units."""
         if len(task.units) > 1:
-            return self._alike(task)
+            return self._write_together(task)
         return [self._of_unit(task.units[0], task.indices, task.preparation)]
 
-    def _alike(self, task: BlockTask) -> list[WrittenBlocks]:
+    def _write_together(self, task: BlockTask) -> list[WrittenBlocks]:
         """Compute and write blocks of units that read the same ranges; each range is read once."""
         results, unit_started = [], time.perf_counter()
-        computed = self.evaluator.compute_alike(
+        computed = self.evaluator.compute_together(
             task.units, task.indices, task.preparation, measures=self.execution.measures
         )
         for unit, (data, inputs, measurements) in zip(task.units, computed, strict=True):

@@ -66,7 +66,7 @@ def _empty_measurements(unit: Unit) -> UnitMeasurements | None:
     tensor = unit.expression
     if not tensor.compared_models:
         return None
-    return UnitMeasurements.begun(tensor.compared_models, *tensor.scheme_measured)
+    return UnitMeasurements.empty(tensor.compared_models, *tensor.scheme_measured)
 
 
 def bytes_committed(units: Sequence[Unit], progress: Sequence[Progress]) -> int:

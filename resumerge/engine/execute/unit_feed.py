@@ -38,7 +38,7 @@ class BlockTask:
     """A task for one thread: the same blocks of one or more units.
 
     Args:
-        units: one unit, or several units whose blocks read the same ranges (`read_alike`).
+        units: one unit, or several units whose blocks read the same ranges (`have_same_reads`).
         indices: the blocks' numbers.
         preparation: the preparation of all units together; empty for units of one block, which the
             thread prepares itself.
@@ -157,7 +157,7 @@ class UnitFeed:
         unit = self._queue.take()
         units = [unit] if unit else []
         most_units = most_together(self._execution) // self._largest_block
-        while unit and len(units) < most_units and (unit := self._queue.take_alike(unit)):
+        while unit and len(units) < most_units and (unit := self._queue.take_with_same_reads(unit)):
             units.append(unit)
         return units
 

@@ -10,7 +10,7 @@ from resumerge.engine.evaluation.source_watch import remote_files_of
 from resumerge.engine.execute.execution import ExecutionContext
 from resumerge.engine.shards.space_reservation import SpaceReservation
 from resumerge.planning.plan import Plan, SourceFileKey, Unit
-from resumerge.planning.written.unit_order import order_of_units, read_alike
+from resumerge.planning.written.unit_order import have_same_reads, order_of_units
 from resumerge.sources.remote.prefetch import DownloadProgress, Prefetcher
 from resumerge.sources.types import Source
 
@@ -86,7 +86,7 @@ class WorkQueue:
             return None
         return self._take_first(shard)
 
-    def take_alike(self, unit: Unit) -> Unit | None:
+    def take_with_same_reads(self, unit: Unit) -> Unit | None:
         """Return the next unit if one reading of the sources serves both units; else None.
 
         The result is also None if the next unit is not ready, its shard has no disk space, or its
@@ -101,7 +101,7 @@ class WorkQueue:
         )
         if committed != next_committed or self._ready.get(next_unit.shard, [-1])[0] != place:
             return None
-        if not read_alike(unit, next_unit) or not self._space.reserve(next_unit.shard):
+        if not have_same_reads(unit, next_unit) or not self._space.reserve(next_unit.shard):
             return None
         return self._take_first(next_unit.shard)
 

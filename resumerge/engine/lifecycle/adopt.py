@@ -19,7 +19,7 @@ from resumerge.engine.checks.drift import (
 from resumerge.engine.checks.paths import check_outside, source_folders
 from resumerge.engine.context import RunContext
 from resumerge.engine.lifecycle.abandon_output import abandon_output
-from resumerge.engine.lifecycle.bucket_output import check_stays
+from resumerge.engine.lifecycle.bucket_output import check_stays_in_bucket
 from resumerge.engine.lifecycle.find import ExistingRun, NewRun
 from resumerge.engine.mirror_session.abandon import abandon_mirror, find_written, mirrored_files
 from resumerge.engine.mirror_session.checks import check_has_mirror
@@ -94,22 +94,22 @@ def adopt(context: RunContext, found: ExistingRun) -> Iterator[AdoptedRun]:
         with closing(ledger):
             record = ledger.run()
             named_output = found.out.path if found.out is not None else context.options.output
-            _check_output_stays(record, named_output)
+            _check_same_output(record, named_output)
             mirror_named = context.options.mirror is not None
             mirror_url = context.mirror.url if context.mirror else record["mirror"]
             url = context.options.mirror or mirror_url
-            check_stays(context.options, Path(record["output"]), record["mirror"], url)
+            check_stays_in_bucket(context.options, Path(record["output"]), record["mirror"], url)
             new_recipe = found.recipe or edited_recipe(context, record)
             if new_recipe is not None and not context.options.restart:
                 new_recipe = (
                     None if note_new_checkpoints(context, record, new_recipe) else new_recipe
                 )
-            replaced = context.options.restart or _gives_way(
+            replaced = context.options.restart or _may_be_replaced(
                 context, ledger, new_recipe, may_lose_files=found.names_recipe and url is None
             )
             if replaced and found.names_recipe:
                 url = context.options.mirror
-                _note_mirror_that_stays(context, mirror_url)
+                _note_kept_mirror(context, mirror_url)
             else:
                 _inherit_options(context, record, mirror_url)
             mirror = context.open_mirror(url) if url else None
@@ -147,14 +147,14 @@ def recipe_problems(context: RunContext, folder: Path, recipe: Recipe) -> list[P
             record = ledger.run()
             new_recipe = None if note_new_checkpoints(context, record, recipe) else recipe
             has_mirror = bool(context.options.mirror or record["mirror"])
-            replaced = _gives_way(context, ledger, new_recipe, may_lose_files=not has_mirror)
+            replaced = _may_be_replaced(context, ledger, new_recipe, may_lose_files=not has_mirror)
             check_recipe_drift(context, record, new_recipe, replaced=replaced)
     except InputError as error:
         return error.problems
     return []
 
 
-def _gives_way(
+def _may_be_replaced(
     context: RunContext, ledger: Ledger, wanted: Recipe | None, *, may_lose_files: bool
 ) -> bool:
     """Return whether a new run may replace one of another recipe, because no work would be lost."""
@@ -235,7 +235,7 @@ def _inherit_options(
     context.options = context.options.inherit(json.loads(record["options"]), mirror_url)
 
 
-def _note_mirror_that_stays(context: RunContext, mirror_url: str | None) -> None:
+def _note_kept_mirror(context: RunContext, mirror_url: str | None) -> None:
     """Tell the user that the mirror of a replaced run is kept, if the command names no mirror."""
     if mirror_url is not None and context.options.mirror is None:
         context.reporter.note(
@@ -247,12 +247,12 @@ def _note_mirror_that_stays(context: RunContext, mirror_url: str | None) -> None
 def keep_options(context: RunContext, run: AdoptedRun) -> None:
     """Store the command's options in the run's ledger, for later attempts."""
     kept_before = json.loads(run.record["options"])
-    kept_now = context.options.kept_from_now(kept_before)
+    kept_now = context.options.kept_after_resume(kept_before)
     if kept_now != kept_before:
         run.ledger.set_options(kept_now)
 
 
-def _check_output_stays(record: Mapping[str, Any], output: Path | None) -> None:
+def _check_same_output(record: Mapping[str, Any], output: Path | None) -> None:
     if output is not None and os.path.realpath(output) != os.path.realpath(record["output"]):
         raise refuse(
             "This run has another output on this machine",

@@ -137,7 +137,7 @@ class Attempt:
             ignored_errors = () if outcome == "done" else DISK_ERRORS
             with suppress(*ignored_errors), self.context.stop.deferred():
                 if self.replicator is not None and outcome != "done":
-                    self.context.reporter.note(self.replicator.left_behind())
+                    self.context.reporter.note(self.replicator.handover_summary())
                 self.ledger.attempts.end(
                     record.number,
                     outcome,

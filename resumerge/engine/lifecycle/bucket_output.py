@@ -74,7 +74,7 @@ def working_folder_of(out: Path | str, options: Options) -> tuple[Path, Options]
     return folder, replace(options, mirror=out, mirror_then_delete=True)
 
 
-def check_stays(options: Options, out: Path, mirror: str | None, url: str | None) -> None:
+def check_stays_in_bucket(options: Options, out: Path, mirror: str | None, url: str | None) -> None:
     """Check that the command leaves the output of a run in its bucket.
 
     Args:

@@ -67,7 +67,7 @@ def compact(
                 os.close(new_fd)
             storage.sync_folder(folder)
             ranks = compacted.adapter.ranks.values()
-            ledger.units.lay_out_again(
+            ledger.units.replace_layout(
                 shard_rows(compacted),
                 unit_rows(compacted),
                 commits,
@@ -164,7 +164,7 @@ def _write(
             if measurements is not None:
                 energies = measurements["intended"], measurements["change"]
                 rows = new_unit.expression.measured(*energies).tolist()
-                measurements = UnitMeasurements.begun(measurements.models).plus(rows)
+                measurements = UnitMeasurements.empty(measurements.models).plus(rows)
         else:
             for start in range(0, unit.nbytes, COPIED_AT_ONCE):
                 size = min(COPIED_AT_ONCE, unit.nbytes - start)

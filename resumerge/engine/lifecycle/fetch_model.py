@@ -70,7 +70,7 @@ def fetch_model(
         Resumable: a file is missing or damaged in the mirror, or cannot be read now; or the disk
             here is too small.
     """
-    names = sorted(_wanted(manifest, out), key=lambda name: (name == "config.json", name))
+    names = sorted(_needed_files(manifest, out), key=lambda name: (name == "config.json", name))
     missing_names = [
         name for name in names if not _has(out.folder / name, name, manifest.files[name][0])
     ]
@@ -91,12 +91,12 @@ def fetch_model(
 
 def fetched_names(manifest: Manifest, out: OutputPath) -> set[str]:
     """Return the names of files that an earlier `fetch_model` may have copied or begun to copy."""
-    names, files = _wanted(manifest, out), manifest.files
+    names, files = _needed_files(manifest, out), manifest.files
     complete = {name for name in names if _has(out.folder / name, name, files[name][0])}
     return complete | {name + PARTIAL for name in names}
 
 
-def _wanted(manifest: Manifest, out: OutputPath) -> list[str]:
+def _needed_files(manifest: Manifest, out: OutputPath) -> list[str]:
     return [name for name in manifest.files if not out.is_file or name == out.path.name]
 
 

@@ -128,10 +128,10 @@ def use_finished_mirror(context: RunContext, found: FinishedInMirror) -> Result:
         problems = [*check_output_path(out), *check_output(out, fetched_names(manifest, out))]
         if problems:
             raise InputError(problems)
-    return take_finished(context, mirror, manifest, out)
+    return report_finished_model(context, mirror, manifest, out)
 
 
-def take_finished_of(
+def report_finished_elsewhere(
     context: RunContext, run: AdoptedRun, mirror: MirrorSession, manifest: Manifest
 ) -> Result:
     """Report a run of this machine that another machine has finished.
@@ -144,15 +144,15 @@ def take_finished_of(
         Resumable: the mirror cannot be read now.
     """
     if not is_output_in(run.out.path, mirror.url):
-        return take_finished(context, mirror, manifest, run.out)
+        return report_finished_model(context, mirror, manifest, run.out)
     if run.out.folder.is_dir():
         with output_lock(run.out):
             remove_written(run.ledger, run.out.folder, context.storage)
         context.runs.remove_unused(run.out.path)
-    return take_finished(context, mirror, manifest, None)
+    return report_finished_model(context, mirror, manifest, None)
 
 
-def take_finished(
+def report_finished_model(
     context: RunContext, mirror: MirrorSession, manifest: Manifest, out: OutputPath | None
 ) -> Result:
     """Report a finished model in a mirror; with ``--bring-back``, copy it to `out`.

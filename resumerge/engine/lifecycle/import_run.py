@@ -16,7 +16,7 @@ from resumerge.engine.checks.paths import (
     check_writable,
 )
 from resumerge.engine.context import RunContext
-from resumerge.engine.lifecycle.bucket_output import check_stays
+from resumerge.engine.lifecycle.bucket_output import check_stays_in_bucket
 from resumerge.engine.mirror_session.checks import check_apart, refuse_mirror
 from resumerge.engine.mirror_session.session import MirrorSession
 from resumerge.engine.opening.pinned_plan import pinned_path
@@ -122,7 +122,7 @@ def _import(
     The folder appears only when it is complete.
     """
     mirror.set_noun_for(out.path)
-    check_stays(context.options, out.path, mirror.url, mirror.url)
+    check_stays_in_bucket(context.options, out.path, mirror.url, mirror.url)
     runs, storage = context.runs, context.storage
     problems = [
         *check_output_path(out),

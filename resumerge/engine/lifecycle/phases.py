@@ -35,14 +35,14 @@ from resumerge.engine.lifecycle.find import FinishedInMirror, Found, NewRun
 from resumerge.engine.lifecycle.finished import (
     is_finished,
     report_finished,
-    take_finished_of,
+    report_finished_elsewhere,
     use_finished_mirror,
 )
 from resumerge.engine.mirror_session.checks import check_apart, check_reachable
 from resumerge.engine.mirror_session.reconcile import Reconciler
 from resumerge.engine.mirror_session.session import MirrorSession
 from resumerge.engine.opening.pinned_plan import pinned_plan
-from resumerge.engine.recovery.touched_sources import take_touched
+from resumerge.engine.recovery.touched_sources import record_touched
 from resumerge.engine.recovery.uploaded import adopt_uploaded
 from resumerge.engine.reporter import Result
 from resumerge.engine.resources.lock import output_lock
@@ -121,7 +121,7 @@ def _resume(context: RunContext, run: AdoptedRun) -> Result:
     plan, estimate = plan_adopted(context, run)
     # compare
     touched = check_source_drift(context, run.record, plan, estimate, run.ledger)
-    take_touched(touched, plan.sources, run.ledger, context.reporter)
+    record_touched(touched, plan.sources, run.ledger, context.reporter)
     if is_finished(context, run, plan):
         return report_finished(context, run)
     if is_corrected_method(run.record, plan, run.ledger):
@@ -130,21 +130,21 @@ def _resume(context: RunContext, run: AdoptedRun) -> Result:
     if problems := check_cluster(context.options, plan, estimate, run.out):
         raise InputError(problems)
     if run.mirror is None:
-        return _go_on(context, run, plan, estimate)
+        return _check_and_merge(context, run, plan, estimate)
     # reconcile
     _check_mirror(run.out, run.mirror, named=run.mirror_named)
     reconciler = Reconciler(run.ledger, run.out.folder, run.mirror, context.storage)
     manifest = reconciler.reconcile(may_be_empty=run.mirror_named)
     if manifest is not None:
-        return take_finished_of(context, run, run.mirror, manifest)
+        return report_finished_elsewhere(context, run, run.mirror, manifest)
     _adopt_uploaded(context, run, plan, run.mirror)
     # Adopted shards have hashes of inputs that other machines read: compare local models again.
     touched = check_contents(context, run.record, plan, estimate, run.ledger)
-    take_touched(touched, plan.sources, run.ledger, context.reporter)
-    return _go_on(context, run, plan, estimate, reconciler)
+    record_touched(touched, plan.sources, run.ledger, context.reporter)
+    return _check_and_merge(context, run, plan, estimate, reconciler)
 
 
-def _go_on(
+def _check_and_merge(
     context: RunContext,
     run: AdoptedRun,
     plan: Plan,

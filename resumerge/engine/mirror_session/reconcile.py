@@ -188,7 +188,7 @@ class Reconciler:
         is older. A shard with another header is not adopted but computed again: it is an adapter
         whose ranks the other machine has already chosen, and this machine has not.
         """
-        forgotten = self._ledger.shards.forgotten()
+        forgotten = self._ledger.shards.reset_shards()
         mirrored = {n: f for n, f in snapshot.mirrored.files().items() if n not in forgotten}
         header_checksums = {
             shard["name"]: shard["header_checksum"] for shard in snapshot.shards.all()

@@ -69,7 +69,7 @@ def open_sources(
                 server = "the bucket" if is_bucket(ref.name) else "the Hub"
                 slow_text = f"Still waiting for an answer from {server} about {ref}."
                 slow_text += f" {hint}" if hint and not is_doubtful else ""
-                with _told_if_slow(slow_text, note) if ref in remote else nullcontext():
+                with _note_if_slow(slow_text, note) if ref in remote else nullcontext():
                     source = open_source(
                         ref,
                         pins,
@@ -84,7 +84,7 @@ def open_sources(
             except InputError as error:
                 model_problems = error.problems
                 if offline and hint:  # without the Hub, the name may also be a misspelt path
-                    path_hint = meant_as_folder(ref)
+                    path_hint = folder_hint(ref)
                     model_problems = [
                         replace(p, fix=f"{p.fix}. {path_hint}") for p in model_problems
                     ]
@@ -122,7 +122,7 @@ def in_order(problems: list[Problem]) -> InputError:
 
 
 @contextmanager
-def _told_if_slow(text: str, note: Callable[[str], None]) -> Iterator[None]:
+def _note_if_slow(text: str, note: Callable[[str], None]) -> Iterator[None]:
     """Pass a text to `note` if the ``with`` block takes longer than `PATIENCE_SECONDS`."""
     timer = threading.Timer(PATIENCE_SECONDS, note, [text])
     timer.daemon = True
@@ -148,10 +148,10 @@ def _hint(recipe: Recipe, ref: ModelRef) -> str:
     tokenizer_hint = (
         " A tokenizer may also be 'union' or 'base'." if path.startswith("tokenizer") else ""
     )
-    return f"The recipe names it at {place}. {meant_as_folder(ref)}{tokenizer_hint}"
+    return f"The recipe names it at {place}. {folder_hint(ref)}{tokenizer_hint}"
 
 
-def meant_as_folder(ref: ModelRef) -> str:
+def folder_hint(ref: ModelRef) -> str:
     """Return a hint for the name of a repo on the Hub, which the user may have meant as a path.
 
     The hint is empty if no part of the model is on the Hub.

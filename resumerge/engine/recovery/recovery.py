@@ -80,7 +80,7 @@ class Recovery:
         if shard.name in self._mirrored and not path.exists():
             return
         if not self._files.has_size_and_header(shard, path):
-            self._begin_again(shard, path)
+            self._restart_shard(shard, path)
         elif self._forget_mismatching(shard, path, self._suspects_in(shard)):
             self._files.unseal(shard)
 
@@ -98,8 +98,8 @@ class Recovery:
         units = range(shard.first, shard.last)
         if not self._files.has_size_and_header(shard, path):
             if not any(self._progress[number].committed_blocks for number in units):
-                self._set_aside(path)
-            self._begin_again(shard, path)
+                self._move_to_backup(path)
+            self._restart_shard(shard, path)
             return
         complete = all(self._progress[number].checksum for number in units)
         damaged = self._forget_mismatching(shard, path, units)
@@ -120,13 +120,13 @@ class Recovery:
         path = self._files.partial(shard)
         final = self._files.final(shard)
         if final.is_symlink() or final.exists():  # the run's own shard never has both names
-            self._set_aside(final)
+            self._move_to_backup(final)
         units = range(shard.first, shard.last)
         if self._creates_later and not any(self._progress[n].committed_blocks for n in units):
             self._storage.remove(path)
             return
         if not self._files.has_size_and_header(shard, path):
-            self._begin_again(shard, path)
+            self._restart_shard(shard, path)
             return
         recent = [number for number in units if number in self._recent - self._suspects]
         damaged = self._forget_mismatching(shard, path, [*recent, *self._suspects_in(shard)])
@@ -134,7 +134,7 @@ class Recovery:
         if complete and not self._plan.is_undecided:
             seal(shard, self._files, self._ledger, self._storage)
 
-    def _set_aside(self, path: Path) -> None:
+    def _move_to_backup(self, path: Path) -> None:
         """Rename a file that the run did not write to its backup name, and record an event."""
         backup = rename_to_backup(path, self._storage)
         self._ledger.events.add(EventKind.FILE_SET_ASIDE, name=path.name, now=backup.name)
@@ -142,7 +142,7 @@ class Recovery:
     def _suspects_in(self, shard: Shard) -> list[int]:
         return [number for number in range(shard.first, shard.last) if number in self._suspects]
 
-    def _begin_again(self, shard: Shard, path: Path) -> None:
+    def _restart_shard(self, shard: Shard, path: Path) -> None:
         """Delete a shard's file, make its committed units pending, and create a new file.
 
         The file is missing, truncated, or has another header. With `creates_later`, the new file is

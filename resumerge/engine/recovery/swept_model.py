@@ -58,7 +58,7 @@ class SweptModel:
             storage: the operations on files.
         """
         swept = self._swept
-        if swept is None or not swept.read_the_same(ledger.sources()):
+        if swept is None or not swept.read_same_sources(ledger.sources()):
             return
         for shard in ledger.shards.all():
             planned = ledger.units.all(shard["number"])
@@ -106,7 +106,7 @@ class _SweptVariant:
     units: Mapping[str, Row]
     sources: Mapping[int, Row]
 
-    def read_the_same(self, sources: Iterable[Row]) -> bool:
+    def read_same_sources(self, sources: Iterable[Row]) -> bool:
         """Return whether the sweep read the same, unchanged models under the same numbers."""
         return all(
             row["number"] in self.sources

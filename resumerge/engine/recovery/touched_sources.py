@@ -54,7 +54,7 @@ class TouchedSources:
         return _READ_BEFORE[self.read]
 
 
-def take_touched(
+def record_touched(
     touched: TouchedSources | None, sources: Sequence[Source], ledger: Ledger, reporter: Reporter
 ) -> None:
     """Store the sources' present stamps in the ledger, and make units of changed files pending.

@@ -230,12 +230,12 @@ def open_original(named: str, context: RunContext) -> Original:
         card = files.read(CARD).decode(errors="replace")
         recipe = files.read(RECIPE_IN_OUTPUT).decode()
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise _unsaid(files, f"no {Path(str(error.filename or error)).name}") from None
+        raise _unknown_origin(files, f"no {Path(str(error.filename or error)).name}") from None
     except (UnfitFile, UnicodeDecodeError, OSError) as error:
-        raise _unsaid(files, str(error)) from None
+        raise _unknown_origin(files, str(error)) from None
     provenance = read_provenance(card)
     if provenance is None:
-        raise _unsaid(files, f"{CARD} without what resumerge notes in its metadata")
+        raise _unknown_origin(files, f"{CARD} without what resumerge notes in its metadata")
     return Original(files, recipe, provenance)
 
 
@@ -261,7 +261,7 @@ def _files(named: str, context: RunContext) -> OriginalFiles:
     return RemoteFiles(model_of(ref.name, ref.revision, metadata), metadata)
 
 
-def _unsaid(files: OriginalFiles, found: str) -> InputError:
+def _unknown_origin(files: OriginalFiles, found: str) -> InputError:
     return refuse(
         "The model does not say what it was made of",
         where=files.where,

@@ -152,20 +152,20 @@ class Governor:
         if not self.cramped:
             return
         started = self._clock()
-        self._tell(EventKind.MEMORY_AWAITED, self._shortage())
+        self._record(EventKind.MEMORY_AWAITED, self._shortage())
         give_back_freed_memory()
         while (cramped := self.cramped) and not stop.requested:
-            self._waiting(f"Waiting for memory: {self._shortage()}; {self._wanted()}")
+            self._waiting(f"Waiting for memory: {self._shortage()}; {self._needed_memory()}")
             with self._measured:
                 self._measured.wait(SAMPLE_SECONDS * 2)
             now = self._clock()
             if now - started > self._memory_wait:
-                self._tell(
+                self._record(
                     EventKind.MEMORY_GIVEN_UP, self._shortage(), seconds=round(now - started, 1)
                 )
                 raise Resumable(Reason.MEMORY, self._advice(now - started))
         seconds = round(self._clock() - started, 1)
-        self._tell(
+        self._record(
             EventKind.MEMORY_WAIT_ENDED,
             f"{self._shortage()}; a signal ended the wait"
             if cramped
@@ -200,7 +200,7 @@ class Governor:
     def _sample(self, now: float) -> None:
         self.memory, self.rss = self._measure(), self._read_rss()
         self.peak_rss = max(self.peak_rss, self.rss)
-        taken_by_others = self._taken_by_others()
+        taken_by_others = self._bytes_of_others()
         if not self._others or now - self._others[-1].at >= 1.0:
             self._others.append(_Others(now, taken_by_others, taken_by_others))
         latest = self._others[-1]
@@ -239,42 +239,42 @@ class Governor:
         return ""
 
     def _shortage(self) -> str:
-        newly_taken = self._taken_by_others() - min(second.least for second in self._others)
+        newly_taken = self._bytes_of_others() - min(second.least for second in self._others)
         if newly_taken > self._noise():
             return f"other processes took {show_size(newly_taken)}; {self.memory}"
         return str(self.memory)
 
     def _relief(self) -> str:
-        freed = max(second.most for second in self._others) - self._taken_by_others()
+        freed = max(second.most for second in self._others) - self._bytes_of_others()
         if freed > self._noise():
             return f"other processes freed {show_size(freed)}"
         return f"no memory pressure for {CALM_SECONDS:.0f} s"
 
-    def _taken_by_others(self) -> int:
+    def _bytes_of_others(self) -> int:
         """Return the bytes of other processes, and of the dirty pages of this process's output."""
         return self.memory.total - self.memory.available - self.rss
 
     def _noise(self) -> int:
-        """Return the bytes by which this process may change `_taken_by_others`."""
+        """Return the bytes by which this process may change `_bytes_of_others`."""
         return self.uncommitted_limit + margin(self.memory.total)
 
-    def _wanted(self) -> str:
+    def _needed_memory(self) -> str:
         needed_bytes = margin(self.memory.total) // 2 + max(0, self.need.least_rss - self.rss)
         return f"{show_size(needed_bytes)} is needed to continue"
 
     def _advice(self, seconds: float) -> str:
         return (
             f"Not enough memory to continue, after {seconds:.0f} s of waiting: "
-            f"{self._shortage()}; {self._wanted()}. Close other programs, or give "
+            f"{self._shortage()}; {self._needed_memory()}. Close other programs, or give "
             "this machine or container more memory, then resume."
         )
 
     def _set(self, limit: int, kind: EventKind, reason: str) -> None:
         if limit != self.uncommitted_limit:
             before, self.uncommitted_limit = self.uncommitted_limit, limit
-            self._tell(kind, reason, before=before, after=limit)
+            self._record(kind, reason, before=before, after=limit)
 
-    def _tell(self, kind: EventKind, reason: str, **facts: Any) -> None:
+    def _record(self, kind: EventKind, reason: str, **facts: Any) -> None:
         available = self.memory.available
         _log.info("%s: %s %s", kind, reason, facts)
         self._record_event(kind, reason=reason, **facts, rss=self.rss, available=available)

@@ -28,7 +28,7 @@ class TemporaryFolder:
     """
 
     def __init__(self) -> None:
-        _delete_left_behind()
+        _delete_leftovers()
         folder = Path(tempfile.mkdtemp(prefix=PREFIX))
         fd = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(fd, fcntl.LOCK_EX)
@@ -47,7 +47,7 @@ class TemporaryFolder:
         self._finalizer()
 
 
-def _delete_left_behind() -> None:
+def _delete_leftovers() -> None:
     """Delete the folders of killed processes."""
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         with suppress(OSError):

@@ -110,7 +110,7 @@ class Hyperparameters:
         """
         config, family = self._config, self.family
         self._check()
-        rotated = self._turned
+        rotated = self._rope_dimensions
         metadata: dict[str, Value] = {
             "context_length": self._whole("max_position_embeddings"),
             "embedding_length": self._whole("hidden_size"),
@@ -181,7 +181,7 @@ class Hyperparameters:
             )
 
     @property
-    def _turned(self) -> int:
+    def _rope_dimensions(self) -> int:
         """The number of dimensions of a head that RoPE rotates."""
         part = self._rope.get("partial_rotary_factor", self._config.get("partial_rotary_factor"))
         if part in (None, 1, 1.0):
@@ -255,7 +255,7 @@ class Hyperparameters:
         return float(found)
 
     def _list(self, rope: Mapping[str, Any], key: str) -> tuple[float, ...]:
-        found, expected = rope.get(key), self._turned // 2
+        found, expected = rope.get(key), self._rope_dimensions // 2
         if not isinstance(found, list) or len(found) != expected:
             raise self.unfit(f"rope_scaling.{key}", f"a list of {expected} numbers", found)
         return tuple(map(float, found))

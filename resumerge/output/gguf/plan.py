@@ -93,7 +93,7 @@ def with_gguf(
             value.
         Resumable: the network failed.
     """
-    model, requested_type = plan.reference_model.ref.text, _type_asked(recipe)
+    model, requested_type = plan.reference_model.ref.text, _requested_type(recipe)
     config, tensors = output_config(plan), plan.tensors()
     if not config:
         raise refuse(
@@ -130,7 +130,7 @@ def with_gguf(
     )
 
 
-def _type_asked(recipe: Recipe) -> str | None:
+def _requested_type(recipe: Recipe) -> str | None:
     """Return the GGUF type of the recipe's out_dtype or dtype; None if the recipe has neither."""
     requested = recipe.out_dtype or recipe.dtype
     if requested is None:

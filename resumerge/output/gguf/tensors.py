@@ -206,7 +206,7 @@ class WrittenTensors:
         if module == SHARED_GATE and len(shape) == 2 and shape[0] == 1:
             shape, parts = shape[1:], (sample,)
         type = self._type_of(name, module, shape, sample)
-        expressions = tuple(self._made(name, module, part, type) for part in parts)
+        expressions = tuple(self._in_gguf_form(name, module, part, type) for part in parts)
         block_sizes = {_block_elements(part) for part in expressions}
         return Written(name, shape, type, expressions, max(block_sizes))
 
@@ -230,7 +230,7 @@ class WrittenTensors:
             return _FALLBACK
         return type_name
 
-    def _made(self, name: str, module: str, tensor: Tensor, type: str) -> Tensor:
+    def _in_gguf_form(self, name: str, module: str, tensor: Tensor, type: str) -> Tensor:
         """Return the expression of a part in its GGUF type, with its rows in llama.cpp's order."""
         family, dtype = self._facts.family, type if type in PLAIN else "F32"
         added = family.added if module.endswith("norm") else 0.0

@@ -8,7 +8,7 @@ from resumerge.errors import Problem
 from resumerge.layout import listed
 from resumerge.planning.plan import Unshared
 from resumerge.planning.tensor_specs import TensorSpec
-from resumerge.planning.whole_numbers import taken
+from resumerge.planning.whole_numbers import chosen_input
 from resumerge.recipe import ModelRef, Recipe
 from resumerge.tensors import Tensor
 
@@ -43,7 +43,7 @@ def without_part(
         }
     merged: set[ModelRef] = set()
     for name, refs in models_by_name.items():
-        if len(refs) > 1 and taken([tensors[ref][name] for ref in refs], 0) is None:
+        if len(refs) > 1 and chosen_input([tensors[ref][name] for ref in refs], 0) is None:
             merged.update(refs)
     for ref in tensors:
         if ref not in merged:

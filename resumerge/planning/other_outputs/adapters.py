@@ -22,7 +22,7 @@ from resumerge.recipe import ModelRef, Recipe
 from resumerge.recipe.types import Extraction, Input
 from resumerge.sources.adapters.adapter_names import has_matrices
 from resumerge.sources.left_out import LeftOut
-from resumerge.sources.types import Source, left_out_of
+from resumerge.sources.types import Source, left_out_tensors
 from resumerge.tensors import Factors
 from resumerge.tensors.target import Target
 
@@ -271,5 +271,5 @@ def _plan(
         shard_size=size,
         notes=tuple(dict.fromkeys([*recipe.notes, *of_models, *notes])),
         adapter=adapter,
-        left_out=(*left_out, *left_out_of(sources.values())),
+        left_out=(*left_out, *left_out_tensors(sources.values())),
     )

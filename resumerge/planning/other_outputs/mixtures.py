@@ -11,7 +11,7 @@ from resumerge.planning.reference_files import notes_on_quantisation
 from resumerge.planning.shards import pack
 from resumerge.recipe import ModelRef, Recipe
 from resumerge.recipe.types import Mixture
-from resumerge.sources.types import Source, left_out_of
+from resumerge.sources.types import Source, left_out_tensors
 from resumerge.tokenizers.required import Tokenizers
 
 
@@ -55,5 +55,5 @@ def plan_mixture(
         notes=tuple(dict.fromkeys(notes)),
         tokenizers={ref.text: v.digest for ref, v in tokenizers.vocabularies.items()},
         mixture=made_mixture,
-        left_out=(*left_out, *left_out_of(sources.values())),
+        left_out=(*left_out, *left_out_tensors(sources.values())),
     )

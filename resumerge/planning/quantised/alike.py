@@ -40,7 +40,7 @@ class QuantisedOutput:
     tensors: frozenset[str]
 
 
-def check_alike(recipe: Recipe, reference: Source) -> Iterator[Problem]:
+def check_like_reference(recipe: Recipe, reference: Source) -> Iterator[Problem]:
     """Yield a problem if the output cannot be quantised in the same way as the reference."""
 
     def problem(what: str, expected: str, found: str, fix: str) -> Problem:
@@ -69,7 +69,7 @@ def _form_of(reference: Source) -> StoredForm | None:
     return form if form and form.weights else None
 
 
-def quantised_alike(
+def quantised_like_reference(
     recipe: Recipe, reference: Source, targets: Sequence[Target]
 ) -> tuple[list[Target], QuantisedOutput, list[str]]:
     """Return the tensors of the output, stored as the reference stores them.
@@ -79,7 +79,7 @@ def quantised_alike(
 
     Args:
         recipe: the recipe.
-        reference: the reference model, for which `check_alike` yields no problem.
+        reference: the reference model, for which `check_like_reference` yields no problem.
         targets: the output's tensors before quantisation.
 
     Returns:

@@ -10,8 +10,8 @@ from resumerge.layout import listed
 from resumerge.planning.quantised.alike import (
     SAME,
     QuantisedOutput,
-    check_alike,
-    quantised_alike,
+    check_like_reference,
+    quantised_like_reference,
     unrounded,
 )
 from resumerge.quantisation import OUTPUTS, OutputScheme
@@ -80,7 +80,7 @@ def check_quantised(recipe: Recipe, reference: Source, *, flat: bool) -> Iterato
             "Delete 'out_dtype'",
         )
     elif name == SAME:
-        yield from check_alike(recipe, reference)
+        yield from check_like_reference(recipe, reference)
 
 
 def quantised_output(
@@ -103,13 +103,13 @@ def quantised_output(
     if name is None:
         return list(targets), None, []
     if name == SAME:
-        return quantised_alike(recipe, reference, targets)
+        return quantised_like_reference(recipe, reference, targets)
     scheme = OUTPUTS[name]
     unfit = _unfit(scheme, targets)
     quantised, plain = list[Target](), list[str]()
     for target in targets:
         if _is_linear(target) and target.name not in unfit:
-            layout = scheme.layout_beside(target.dtype)
+            layout = scheme.layout_for_dtype(target.dtype)
             quantised.append(layout.target(target, unrounded(target.expression)))
         else:
             quantised.append(target)
@@ -182,7 +182,7 @@ def _unfit(scheme: OutputScheme, targets: Sequence[Target]) -> dict[str, str]:
 
 
 def _why_unfit(scheme: OutputScheme, target: Target) -> str:
-    return scheme.layout_beside(target.dtype).obstacle(target.shape)
+    return scheme.layout_for_dtype(target.dtype).obstacle(target.shape)
 
 
 def _module(name: str) -> str:

@@ -34,7 +34,7 @@ def order_of_units(plan: Plan) -> Sequence[int]:
     return [number for *_, number in sorted(places)]
 
 
-def read_alike(one: Unit, other: Unit) -> bool:
+def have_same_reads(one: Unit, other: Unit) -> bool:
     """Return whether the blocks of two units can be computed from one reading of the sources.
 
     Both units must be computed from the same tensors of models, and must need the same statistics

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import ClassVar, NamedTuple
 
 from resumerge.errors import InputError, refuse
-from resumerge.foreign_files import stand_in
+from resumerge.foreign_files import placeholder_kind
 from resumerge.sources.types import Description
 from resumerge.tensors import Stored
 
@@ -105,7 +105,7 @@ def damaged_from_start(
         found: the content of the file. It is replaced if the file is recognised as another thing,
             like a Git LFS pointer.
     """
-    if (recognised := stand_in(first)) is not None:
+    if (recognised := placeholder_kind(first)) is not None:
         content, fix = recognised
         return refuse(f"This is no {what}", where=where, expected=expected, found=content, fix=fix)
     return damaged(what, where, expected, found)

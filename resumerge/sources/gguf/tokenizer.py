@@ -89,7 +89,9 @@ class _Tokenizer:
         self._tokens = self._texts("tokens")
         if len(self._tokens) > rows:
             raise self._bad("tokens", f"{rows}, the rows of the embedding", len(self._tokens))
-        self._types = self._beside("token_type", int) or [TokenType.NORMAL] * len(self._tokens)
+        self._types = self._per_token_array("token_type", int) or [TokenType.NORMAL] * len(
+            self._tokens
+        )
         self._has_pieces = metadata.text(_key("model")) == _PIECES
         self._ids = dict(self._own_tokens())
         self._special = {
@@ -199,7 +201,7 @@ class _Tokenizer:
 
     def _joins(self) -> Iterator[str]:
         """Yield every pair of pieces that makes a piece, by descending score of this piece."""
-        scores = self._beside("scores", float)
+        scores = self._per_token_array("scores", float)
         if scores is None:
             raise self._bad("scores", "a score for every token", None)
         ids = {
@@ -275,7 +277,7 @@ class _Tokenizer:
             raise self._bad(key, "texts", type(texts).__name__)
         return list(texts)
 
-    def _beside(self, key: str, kind: type) -> list[Any] | None:
+    def _per_token_array(self, key: str, kind: type) -> list[Any] | None:
         """Return the array under a key, with a number for each token; None if the key is missing.
 
         Args:

@@ -40,7 +40,7 @@ def write_page(make: Callable[[], str], file: Path) -> None:
         InputError: the file cannot be written, or exists and is not a page.
     """
     check_page_file(file)
-    with _told_if_unwritable(file):
+    with _refuse_if_unwritable(file):
         Storage().write_file(file, make().encode("utf-8", "backslashreplace"))
 
 
@@ -50,7 +50,7 @@ def check_page_file(file: Path) -> None:
     Raises:
         InputError: the file exists and is not a page, or its folder does not exist.
     """
-    with _told_if_unwritable(file):
+    with _refuse_if_unwritable(file):
         if not _may_replace(file):
             raise refuse(
                 "The page would replace another file",
@@ -63,7 +63,7 @@ def check_page_file(file: Path) -> None:
 
 
 @contextmanager
-def _told_if_unwritable(file: Path) -> Iterator[None]:
+def _refuse_if_unwritable(file: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -31,7 +31,7 @@ def resume_command(run: str, state_dir: Path | None, options: Options | None = N
         options: the options of the command that stopped. The result repeats those that the run's
             ledger does not keep.
     """
-    repeated = {} if options is None else _given_again(run, options)
+    repeated = {} if options is None else _options_to_repeat(run, options)
     words = [
         word
         for option in declared()
@@ -43,12 +43,12 @@ def resume_command(run: str, state_dir: Path | None, options: Options | None = N
 
 def resume_call(run: str, state_dir: Path | None, options: Options) -> str:
     """Return the Python call that corresponds to `resume_command`."""
-    repeated = {"state_dir": str(RunStore(state_dir).folder), **_given_again(run, options)}
+    repeated = {"state_dir": str(RunStore(state_dir).folder), **_options_to_repeat(run, options)}
     arguments = ", ".join(f"{name}={value!r}" for name, value in repeated.items())
     return f"resumerge.resume({run!r}, {arguments})"
 
 
-def _given_again(run: str, options: Options) -> dict[str, Any]:
+def _options_to_repeat(run: str, options: Options) -> dict[str, Any]:
     """Return the options of a stopped command that its run's ledger does not keep, by name."""
     try:
         kept = json.loads(_recorded(run, options, "options"))
@@ -57,7 +57,7 @@ def _given_again(run: str, options: Options) -> dict[str, Any]:
     mirror = options.mirror and normalise(options.mirror)
     is_recorded = has_mirror(run, options)
     not_recorded = replace(options, mirror=None if is_recorded else mirror)
-    return not_recorded.given_again(kept if isinstance(kept, dict) else {})
+    return not_recorded.to_repeat(kept if isinstance(kept, dict) else {})
 
 
 def watch_command(run: str, state_dir: Path | None) -> str:

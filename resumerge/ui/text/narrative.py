@@ -109,7 +109,7 @@ def narrative_of(run: Mapping[str, Any], history: History) -> list[str]:
     return [
         *_ends(run),
         *_batches(run["events"]),
-        *_others(history),
+        *_memory_of_others(history),
         *_over_budget(history),
         *_streamed(run["events"]),
         *_other_events(run),
@@ -186,11 +186,11 @@ def _batches(events: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
 
 
-def _others(history: History) -> list[str]:
+def _memory_of_others(history: History) -> list[str]:
     """Return a sentence about the memory that other processes took, if it was a notable amount."""
     falls = []
     for lifetime in history.lifetimes:
-        taken_bytes, given_back = taken_by_others(lifetime)
+        taken_bytes, given_back = memory_fall(lifetime)
         highest = max((point.left_high for point in lifetime.points), default=0)
         if highest and taken_bytes >= NOTABLE_SHARE * highest:
             back = f", and freed {show_size(given_back)}" if given_back >= taken_bytes / 10 else ""
@@ -202,7 +202,7 @@ def _others(history: History) -> list[str]:
     return [f"Other processes took {show_size(taken_bytes)} of memory {when}.{more}"]
 
 
-def taken_by_others(lifetime: Lifetime) -> tuple[int, int]:
+def memory_fall(lifetime: Lifetime) -> tuple[int, int]:
     """Return the largest fall of available memory, and the later recovery of it, in bytes."""
     highest = fall = lowest = recovered = 0
     for point in lifetime.points:

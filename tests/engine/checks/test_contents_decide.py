@@ -31,7 +31,7 @@ from resumerge.engine.checks.drift import check_contents
 from resumerge.engine.context import RunContext
 from resumerge.engine.evaluation.evaluator import Evaluator
 from resumerge.engine.evaluation.input_hashes import content_hashes
-from resumerge.engine.recovery.touched_sources import stamps_of, take_touched
+from resumerge.engine.recovery.touched_sources import record_touched, stamps_of
 from resumerge.engine.reporter import Reporter
 from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import InputError, Resumable
@@ -314,7 +314,7 @@ def test_a_check_changes_nothing_and_what_it_found_is_taken_afterwards(
     reporter = Reporter()
     reporter.note = notes.append  # type: ignore[method-assign]
     with closing(Ledger(stopped.path)) as ledger:
-        take_touched(touched, plan.sources, ledger, reporter)
+        record_touched(touched, plan.sources, ledger, reporter)
         assert check_contents(context, ledger.run(), plan, estimate(plan), ledger) is None
         kinds = {event["kind"] for event in ledger.events.all()}
         pending = [u.committed_blocks == 0 for u in ledger.units.progress()]

@@ -26,7 +26,7 @@ from resumerge.engine.evaluation.input_hashes import (
     hashed_operands,
     operand_hashes,
 )
-from resumerge.engine.evaluation.method_failures import keeps_inputs
+from resumerge.engine.evaluation.method_failures import refers_to_inputs
 from resumerge.engine.shards.checksums import file_checksum, first_mismatch, unit_checksum
 from resumerge.kernels.hashes import hash_block
 from resumerge.kernels.huge_pages import HUGE_PAGE
@@ -321,11 +321,11 @@ def test_a_result_that_lies_in_an_input_is_recognized() -> None:
     inputs, whole = [Vector(array) for array in arrays], np.zeros(30, np.float32)
     first, second = (torch.from_numpy(array) for array in arrays)
     for kept in (first, second[9:], [1, (arrays[1][3:],)], first.view(2, 5), inputs[0], arrays[0]):
-        assert keeps_inputs(kept, inputs)
+        assert refers_to_inputs(kept, inputs)
     beside: Sequence[object] = (whole, 3.0, None, {"a": first.sum()}, first.clone(), Vector(whole))
     for fine in beside:
-        assert not keeps_inputs(fine, inputs)
-    assert not keeps_inputs(whole[10:], [Vector(whole[:10])]), "what begins where an input ends"
+        assert not refers_to_inputs(fine, inputs)
+    assert not refers_to_inputs(whole[10:], [Vector(whole[:10])]), "what begins where an input ends"
 
 
 def test_the_buffer_of_a_run_is_in_huge_pages() -> None:

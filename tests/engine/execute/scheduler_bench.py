@@ -149,11 +149,11 @@ class Bench:
         evaluator: Any = SimpleNamespace(
             start_thread=None, needs_preparation=lambda unit: unit.name in scanned,
             prepare=self._prepare, compute=self._compute,
-            compute_alike=self._compute_alike,
+            compute_together=self._compute_alike,
         )  # fmt: skip
         queue: Any = SimpleNamespace(
             take=lambda: self.left.pop(0) if self.left else None,
-            take_alike=lambda unit: self.left.pop(0) if self.left and alike else None,
+            take_with_same_reads=lambda unit: self.left.pop(0) if self.left and alike else None,
             wait=self._wait, download_progress=None,
         )  # fmt: skip
         committer: Any = SimpleNamespace(

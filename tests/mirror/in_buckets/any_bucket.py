@@ -96,13 +96,13 @@ def test_a_process_that_is_killed_leaves_parts_that_the_next_one_does_not_send_a
     kill(process)
     wait_until(lambda: proxy.connections <= idle)  # the server has done what came before the kill
     proxy.choose = lambda method, path: None
-    assert bucket.begun_uploads() == [f"p/{NAME}"]
+    assert bucket.unfinished_uploads() == [f"p/{NAME}"]
     assert NAME not in place.list()
     proxy.requests.clear()
     assert place.upload(NAME, large, ignore) == hashlib.sha256(large.read_bytes()).hexdigest()
     assert parts_sent(proxy) == ["3"]
     assert bucket.contents("p/")[NAME] == large.read_bytes()
-    assert bucket.begun_uploads() == []
+    assert bucket.unfinished_uploads() == []
 
 
 def test_parts_of_another_file_are_replaced(
@@ -138,7 +138,7 @@ def test_what_was_created_is_not_replaced(
         assert created is None
         assert bucket.contents("p/") == {NAME: other}
     if store.scheme != "az":  # where parts expire
-        assert bucket.begun_uploads() == []
+        assert bucket.unfinished_uploads() == []
     store.put({}, [NAME])
     assert store.create(NAME, large, ignore) == sha256
     assert store.create(NAME, large, ignore) == sha256, "as if the answer had been lost"
@@ -149,7 +149,7 @@ def test_only_uploads_of_the_files_that_are_named_are_aborted(place: Store, buck
     for key in (f"p/{NAME}", "p/other", "elsewhere"):
         bucket.api.create_multipart_upload(Bucket=bucket.name, Key=key)
     place.abandon_uploads([NAME])
-    assert bucket.begun_uploads() == ["elsewhere", "p/other"]
+    assert bucket.unfinished_uploads() == ["elsewhere", "p/other"]
 
 
 def test_an_upload_is_not_mixed_up_with_that_of_a_longer_name(
@@ -158,7 +158,7 @@ def test_an_upload_is_not_mixed_up_with_that_of_a_longer_name(
     bucket.api.create_multipart_upload(Bucket=bucket.name, Key=f"p/{NAME}.kept")
     place.upload(NAME, large, ignore)
     assert bucket.contents("p/")[NAME] == large.read_bytes()
-    assert bucket.begun_uploads() == [f"p/{NAME}.kept"]
+    assert bucket.unfinished_uploads() == [f"p/{NAME}.kept"]
 
 
 @pytest.mark.parametrize("kind", ["503", "cut", "lost", "cut answer"])

@@ -63,7 +63,7 @@ class BucketMerge(Merge):
 
     def assert_done(self, reference: dict[str, bytes]) -> None:
         super().assert_done(reference)
-        assert self.bucket.begun_uploads() == []
+        assert self.bucket.unfinished_uploads() == []
 
 
 class Merges:

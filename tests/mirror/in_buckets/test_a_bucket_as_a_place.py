@@ -109,7 +109,7 @@ def test_one_request_of_an_upload_goes_wrong(
     assert sum(proxy.wrong.values()) == 1
     place.abandon_uploads([NAME])
     assert bucket.contents("p/") == {NAME: large.read_bytes()}
-    assert bucket.begun_uploads() == []
+    assert bucket.unfinished_uploads() == []
 
 
 @pytest.mark.parametrize("nbytes", [1000, 2 * PART + 1000])

@@ -62,7 +62,7 @@ def test_the_model_is_made_there_and_nothing_stays_here(
     assert url in said and IN_BUCKETS not in said
     assert "mirror" not in said, "it is the output"
     assert model(bucket) == reference
-    assert check_mirror(open_store(url)).consistent and bucket.begun_uploads() == []
+    assert check_mirror(open_store(url)).consistent and bucket.unfinished_uploads() == []
     assert left_of_it(machine) == []
     [run] = json.loads(machine.call("status", url, "--json")[0])["runs"]
     assert (run["output"], run["state"], run["mirror"]["here"]) == (url, "done", True)

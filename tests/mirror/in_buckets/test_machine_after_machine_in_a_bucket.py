@@ -84,7 +84,7 @@ def test_killed_again_and_again_and_always_another_machine(
         for number, by in before.units.items():
             assert found[number] == by, f"{number} was computed again"
         assert model(bucket) == reference_of_machines
-        assert bucket.begun_uploads() == []
+        assert bucket.unfinished_uploads() == []
         machine.wipe()
         for name in bucket.contents():
             bucket.api.delete_object(Bucket=bucket.name, Key=name)

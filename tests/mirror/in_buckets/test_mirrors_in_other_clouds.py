@@ -134,7 +134,7 @@ def test_a_process_that_is_killed_while_it_uploads(
     blocks = [path for _, path in proxy.requests if "comp=block&" in path]
     assert len(blocks) < 10
     assert bucket.contents("p/") == {NAME: large.read_bytes()}
-    assert bucket.begun_uploads() == []
+    assert bucket.unfinished_uploads() == []
     proxy.requests.clear()
     place.upload(NAME, large, ignore)
     assert not [m for m, _ in proxy.requests if m in ("PUT", "POST")], "it is there already"
@@ -182,7 +182,7 @@ def test_one_request_of_an_upload_goes_wrong(
             assert not error.denied
     place.abandon_uploads([NAME])
     assert bucket.contents("p/") == {NAME: large.read_bytes()}
-    assert bucket.begun_uploads() == []
+    assert bucket.unfinished_uploads() == []
 
 
 # Errors
@@ -331,7 +331,7 @@ def test_one_machine_after_the_other(
     there = bucket.contents("p/")
     there.pop(".resumerge/done.json")
     assert files_of(second.out) == reference_of_machines == there
-    assert bucket.begun_uploads() == []
+    assert bucket.unfinished_uploads() == []
     bucket.put("p/model-00002-of-00008.safetensors", b"damaged")
     out, err = second.call("verify", url, expect=75)
     assert "model-00002-of-00008.safetensors" in out + err

@@ -397,7 +397,7 @@ def test_what_another_machine_would_get_is_what_the_newest_snapshot_names(
     replicator = replication.make()
     has_none = f"has 0 of {len(shards)} shards: another machine that resumes from it gets 0 B; "
     rest = f"{show_size(total)} more is only on this machine"
-    assert replicator.left_behind().endswith(has_none + rest)
+    assert replicator.handover_summary().endswith(has_none + rest)
 
     def happens(name: str) -> None:
         if (
@@ -409,11 +409,11 @@ def test_what_another_machine_would_get_is_what_the_newest_snapshot_names(
     replication.store.fails = happens
     replicator.start()
     wait_until(lambda: replication.ledger.mirrored.checksums() and replication.events())
-    assert replicator.left_behind().endswith(has_none + rest), "no snapshot names it"
+    assert replicator.handover_summary().endswith(has_none + rest), "no snapshot names it"
     replication.store.fails = lambda name: None
     replication.finish()
     everything = f"has {len(shards)} of {len(shards)} shards: another machine that resumes from it "
-    assert replicator.left_behind().endswith(f"{everything}gets {show_size(total)}")
+    assert replicator.handover_summary().endswith(f"{everything}gets {show_size(total)}")
 
 
 def test_companions_that_are_there_are_not_written_again(replication: Replication) -> None:

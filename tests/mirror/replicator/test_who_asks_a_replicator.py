@@ -115,7 +115,7 @@ def test_the_snapshots_of_an_attempt_before_this_one_are_replaced(
 def test_before_it_begins_the_mirror_has_what_the_ledger_says(replication: Replication) -> None:
     count = len(replication.ledger.shards.all())
     replication.ledger.mirrored.note(min(replication.shards()), 1, "0" * 64)
-    assert f"has 1 of {count} shards" in replication.make().left_behind()
+    assert f"has 1 of {count} shards" in replication.make().handover_summary()
 
 
 def test_a_card_that_the_user_wrote_stays_and_is_told(replication: Replication) -> None:

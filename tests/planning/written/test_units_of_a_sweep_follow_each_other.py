@@ -16,7 +16,7 @@ from resumerge.planning.written.sweeps import (
     problems_of_equal_variants,
     problems_of_sweep,
 )
-from resumerge.planning.written.unit_order import order_of_units, read_alike
+from resumerge.planning.written.unit_order import have_same_reads, order_of_units
 from resumerge.recipe import parse_recipe
 from resumerge.sources.types import numbered
 from resumerge.tensors import stored_in
@@ -63,9 +63,9 @@ def test_those_of_one_selection_are_computed_together(monkeypatch: pytest.Monkey
     assert {unit.blocks > 1 for unit in units} == {True, False}
     for first in range(0, len(units), 4):
         one, two, three, four = units[first : first + 4]
-        assert read_alike(one, two) == read_alike(three, four) == (one.blocks > 1)
-        assert not read_alike(two, three), "another selection"
-        assert first == 0 or not read_alike(units[first - 1], one), "another tensor"
+        assert have_same_reads(one, two) == have_same_reads(three, four) == (one.blocks > 1)
+        assert not have_same_reads(two, three), "another selection"
+        assert first == 0 or not have_same_reads(units[first - 1], one), "another tensor"
 
 
 def test_where_nothing_is_selected_all_variants_are_computed_together() -> None:
@@ -74,7 +74,7 @@ def test_where_nothing_is_selected_all_variants_are_computed_together() -> None:
     plans = [plan(variant.text, *sources) for variant in recipe.variants.values()]
     found = plan_of_results(recipe, plans)
     one, *others = (found.units[number] for number in order_of_units(found)[:4])
-    assert all(read_alike(one, other) for other in others)
+    assert all(have_same_reads(one, other) for other in others)
 
 
 def unit_of(text: str, number: int = 0) -> Unit:
@@ -110,23 +110,23 @@ def test_what_is_read_once_for_two(one: str, other: str, number: int, *, expecte
     Statistics of a tensor of one block are found as it is computed.
     """
     units = [replace(unit_of(text, number), number=n) for n, text in enumerate((one, other))]
-    assert read_alike(*units) == expected
+    assert have_same_reads(*units) == expected
 
 
 def test_methods_of_the_user_get_inputs_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """They may change them."""
     one, other = unit_of(LINEAR), unit_of(LINEAR.replace("linear", "trimmed_mean"))
     monkeypatch.setattr(unit_order, "is_users", lambda method: method == "trimmed_mean")
-    assert read_alike(one, one)
-    assert not read_alike(one, other) and not read_alike(other, one)
+    assert have_same_reads(one, one)
+    assert not have_same_reads(one, other) and not have_same_reads(other, one)
 
 
 def test_blocks_of_other_sizes_are_not_read_at_once() -> None:
     one = unit_of(LINEAR)
     larger = replace(one, block_elements=2 * one.block_elements)
-    assert read_alike(one, one)
-    assert not read_alike(one, larger) and not read_alike(larger, one)
-    assert not read_alike(larger, larger), "the blocks of the method are others"
+    assert have_same_reads(one, one)
+    assert not have_same_reads(one, larger) and not have_same_reads(larger, one)
+    assert not have_same_reads(larger, larger), "the blocks of the method are others"
 
 
 def test_what_is_computed_of_results_of_stages_is_not_read_at_once() -> None:
@@ -136,7 +136,7 @@ def test_what_is_computed_of_results_of_stages_is_not_read_at_once() -> None:
         "models: [{model: s}, {model: a}]\n"
     )
     [unit] = staged(text, *(vectors(name, 1 << 20) for name in "ab")).units
-    assert not read_alike(unit, unit)
+    assert not have_same_reads(unit, unit)
 
 
 def test_those_of_the_same_statistics_follow_each_other_where_all_read_the_same() -> None:

@@ -46,7 +46,7 @@ class Container(ABC):
     def remove(self, key: str) -> None: ...
 
     @abstractmethod
-    def begun_uploads(self) -> list[str]:
+    def unfinished_uploads(self) -> list[str]:
         """The keys of which something is stored that no listing shows."""
 
 
@@ -180,7 +180,7 @@ class _GoogleBucket(Container):
     def remove(self, key: str) -> None:
         self.api.blob(key).delete()
 
-    def begun_uploads(self) -> list[str]:
+    def unfinished_uploads(self) -> list[str]:
         return []  # sessions, which expire and cost nothing
 
 
@@ -206,7 +206,7 @@ class _AzureContainer(Container):
     def remove(self, key: str) -> None:
         self.api.delete_blob(key)
 
-    def begun_uploads(self) -> list[str]:
+    def unfinished_uploads(self) -> list[str]:
         found = self.api.list_blobs(include=["uncommittedblobs"])
         return [
             blob.name

@@ -48,7 +48,7 @@ class Bucket:
     def delete(self, key: str) -> None:
         self.api.delete_object(Bucket=self.name, Key=key)
 
-    def begun_uploads(self) -> list[str]:
+    def unfinished_uploads(self) -> list[str]:
         """The keys of multipart uploads that were begun, and neither completed nor aborted."""
         answer = self.api.list_multipart_uploads(Bucket=self.name)
         return sorted(item["Key"] for item in answer.get("Uploads", ()))

@@ -85,7 +85,7 @@ def test_runs_of_others_count_while_a_process_works_on_them(tmp_path: Path) -> N
             stack.enter_context(run_lock(runs[name], runs[name].name))
         assert ann._others() == 2
         with pytest.raises(InputError, match="All people together"):
-            ann.go_on("merged-2")
+            ann.resume_from_mirror("merged-2")
     assert ann._others() == 0
 
 
@@ -101,7 +101,7 @@ def test_a_run_too_many_is_neither_resumed_nor_brought_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(PersonalFolder, "_running", lambda self: ["merged-1"])
-    for act in (personal(tmp_path).resume, personal(tmp_path).go_on):
+    for act in (personal(tmp_path).resume, personal(tmp_path).resume_from_mirror):
         with pytest.raises(InputError, match="as many merges at work"):
             act("merged-2")
 

@@ -46,7 +46,7 @@ def tokens_of_prompts(mixture: Mixture, vocabulary: Vocabulary) -> tuple[PromptT
         InputError: the tokenizer cannot be used, or the library tokenizers is not installed.
     """
     encode = _encoder(vocabulary)
-    bos_token = _token_that_begins(vocabulary)
+    bos_token = _starting_token(vocabulary)
 
     def tokens(prompts: Iterable[str]) -> tuple[Tokens, ...]:
         return tuple(filter(None, (tuple(encode(bos_token + text)) for text in prompts)))
@@ -85,7 +85,7 @@ def _encoder(vocabulary: Vocabulary) -> Callable[[str], list[int]]:
     return lambda text: list(tokenizer.encode(text, add_special_tokens=False).ids)
 
 
-def _token_that_begins(vocabulary: Vocabulary) -> str:
+def _starting_token(vocabulary: Vocabulary) -> str:
     """Return the text of the bos token, which begins texts; "" if there is none."""
     names = [name for name in (CONFIG, "special_tokens_map.json") if name in vocabulary.files]
     for name in names:

@@ -20,7 +20,7 @@ from typing import Any
 from resumerge.buckets.address import EXAMPLES
 from resumerge.buckets.azure import AzureBucket, azure_errors, missing, unchanged
 from resumerge.mirror.stores.base import Moved, StoreError
-from resumerge.mirror.stores.buckets.client import BucketClient, sha256_if_there
+from resumerge.mirror.stores.buckets.client import BucketClient, sha256_if_stored
 from resumerge.mirror.stores.buckets.store import BucketStore
 
 UPLOADED_BLOCK = 4 << 20
@@ -61,7 +61,7 @@ class AzureClient(BucketClient):
 
     def upload(self, name: str, path: Path, moved: Moved, *, absent: bool = False) -> str:
         moved(0)
-        sha256 = sha256_if_there(self._objects, self._prefix + name, path, moved)
+        sha256 = sha256_if_stored(self._objects, self._prefix + name, path, moved)
         condition = missing() if absent else {}
         return sha256 or _Upload(self.bucket, self._blob(name), path, moved, condition).run()
 
@@ -108,7 +108,7 @@ class _Upload:
 
     def run(self) -> str:
         """Send the missing blocks, commit the blob, and return the SHA-256 of the local file."""
-        sent_before = self._blocks_there()
+        sent_before = self._sent_blocks()
         names = []
         for number, data in enumerate(self._pieces()):
             name = _block_name(number, data)
@@ -121,7 +121,7 @@ class _Upload:
         self._commit(names)
         return self._sha256.hexdigest()
 
-    def _blocks_there(self) -> set[str]:
+    def _sent_blocks(self) -> set[str]:
         """Return the names of the blocks that the server has of an interrupted upload.
 
         If another program sent blocks whose names have another length, all blocks are discarded:

@@ -131,7 +131,7 @@ class BucketClient(ABC):
         """Return the time by the server's clock; None if its response contains no time."""
 
 
-def sha256_if_there(bucket: RangedBucket, key: str, path: Path, moved: Moved) -> str:
+def sha256_if_stored(bucket: RangedBucket, key: str, path: Path, moved: Moved) -> str:
     """Return the SHA-256 of a local file if an object has the same content; empty otherwise.
 
     Sizes are compared, and then the hash that the server stores with the object.

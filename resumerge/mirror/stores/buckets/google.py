@@ -18,7 +18,7 @@ from typing import Any
 from resumerge.buckets.address import EXAMPLES
 from resumerge.buckets.google import GoogleBucket, google_errors, patience
 from resumerge.mirror.stores.base import METADATA, Moved, StoreError
-from resumerge.mirror.stores.buckets.client import BucketClient, sha256_if_there
+from resumerge.mirror.stores.buckets.client import BucketClient, sha256_if_stored
 from resumerge.mirror.stores.buckets.store import BucketStore
 
 CHUNK = 8 << 20
@@ -59,7 +59,7 @@ class GoogleClient(BucketClient):
 
     def upload(self, name: str, path: Path, moved: Moved, *, absent: bool = False) -> str:
         moved(0)
-        if sha256 := sha256_if_there(self._objects, self._prefix + name, path, moved):
+        if sha256 := sha256_if_stored(self._objects, self._prefix + name, path, moved):
             return sha256
         blob, nbytes = self._blob(name), path.stat().st_size
         blob.chunk_size = CHUNK

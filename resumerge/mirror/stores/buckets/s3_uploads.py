@@ -74,7 +74,7 @@ class Upload:
             Changed: a condition is not met.
         """
         self._moved(0)
-        present_etag = self._etag_there()
+        present_etag = self._remote_etag()
         if present_etag:
             for _ in self._pieces():
                 self._moved(0)
@@ -85,7 +85,7 @@ class Upload:
             self._check_sent()
         return self._sha256.hexdigest()
 
-    def _etag_there(self) -> str:
+    def _remote_etag(self) -> str:
         """Return the ETag of the object; empty if it does not exist or has another size."""
         try:
             with s3_errors(self._bucket, self._key):
@@ -161,7 +161,7 @@ class Upload:
         """
         begun = [
             item
-            for item in begun_uploads(self._api, self._bucket, self._key)
+            for item in unfinished_uploads(self._api, self._bucket, self._key)
             if item["Key"] == self._key
         ]
         begun.sort(key=lambda item: (item["Initiated"], item["UploadId"]))
@@ -192,12 +192,12 @@ class Upload:
         Raises:
             StoreError: the object differs.
         """
-        if self._sha256_there() != self._sha256.hexdigest():
+        if self._remote_sha256() != self._sha256.hexdigest():
             with s3_errors(self._bucket):
                 self._api.delete_object(**self._place)
             raise StoreError(f"{self._key} in {self._bucket} differs from what was sent")
 
-    def _sha256_there(self) -> str:
+    def _remote_sha256(self) -> str:
         """Read the object, and return its SHA-256 in hex digits."""
         digest = hashlib.sha256()
         with s3_errors(self._bucket, self._key):
@@ -214,7 +214,7 @@ def part_bytes(nbytes: int) -> int:
     return PART * max(1, -(-nbytes // (PART * MOST_PARTS)))
 
 
-def begun_uploads(api: Any, bucket: str, prefix: str) -> list[dict[str, Any]]:
+def unfinished_uploads(api: Any, bucket: str, prefix: str) -> list[dict[str, Any]]:
     """Return boto3's entries of unfinished multipart uploads, of keys that begin with a prefix."""
     try:
         with s3_errors(bucket, prefix):
@@ -235,7 +235,7 @@ def abort_uploads(api: Any, bucket: str, prefix: str, keys: Container[str]) -> N
         prefix: a text with which all of these keys begin.
         keys: the keys of the objects.
     """
-    for item in begun_uploads(api, bucket, prefix):
+    for item in unfinished_uploads(api, bucket, prefix):
         if item["Key"] in keys:
             _abort(api, bucket, item)
 

@@ -110,7 +110,7 @@ class RunPart:
         self._stop_push.click(self._pushes.stop, None, None, **QUIET)
         buttons = [self._stop, self._resume, self._push]
         refresh: dict[str, Any] = {
-            "fn": self._look,
+            "fn": self._refresh,
             "inputs": [self.run, self._seen],
             "outputs": [self._shown, self._seen, self.run, *buttons],
         }
@@ -150,7 +150,7 @@ class RunPart:
             request, lambda began: self._workspace_of(request).push(run or "", repo.strip(), began)
         )
 
-    def _look(self, request: gr.Request, run: str | None, seen: _Seen | None) -> tuple[Any, ...]:
+    def _refresh(self, request: gr.Request, run: str | None, seen: _Seen | None) -> tuple[Any, ...]:
         """Return updates that show the present state of a run.
 
         Fields that have not changed are not updated.

@@ -106,7 +106,7 @@ class PersonalFolder(Workspace):
         names = [repo.split("/")[-1] for repo in repos]
         return [name for name in names if not self.runs.of_output(self.folder / name)]
 
-    def go_on(self, name: str, options: Options = NO_OPTIONS) -> str:
+    def resume_from_mirror(self, name: str, options: Options = NO_OPTIONS) -> str:
         """Resume a run of another machine from its mirror, and return its id.
 
         Args:

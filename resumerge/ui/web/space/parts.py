@@ -38,7 +38,7 @@ class SpacePart:
             )
             with gr.Row():
                 self._look = gr.Button("Look for mirrors")
-                self._go_on = gr.Button("Go on from it")
+                self._resume_button = gr.Button("Go on from it")
                 self._remove = gr.Button("Remove the chosen run from here")
             self._message = gr.HTML()
 
@@ -50,7 +50,7 @@ class SpacePart:
             options: the fields of the options for resuming a run.
         """
         self._look.click(self._look_for_mirrors, None, [self._mirror, self._message], **PRIVATE)
-        self._go_on.click(
+        self._resume_button.click(
             self._continue_run, [self._mirror, *options], [self._message, run.run], **PRIVATE
         )
         self._remove.click(self._remove_run, run.run, [self._message, run.run], **PRIVATE)
@@ -71,7 +71,9 @@ class SpacePart:
         """Resume a run from its mirror, and select it; or return a message."""
         try:
             folder = self._people.folder_of(request)
-            run = folder.go_on(name or "", options_from_fields(self._declarations, options))
+            run = folder.resume_from_mirror(
+                name or "", options_from_fields(self._declarations, options)
+            )
         except ResumergeError as error:
             return error_html("The run did not go on", error), gr.skip()
         return "", gr.update(choices=choices_of(folder), value=run)

@@ -123,7 +123,7 @@ def test_a_task_that_is_given_up_while_it_uploads(
     monkeypatch.setattr(BucketStore, "create", given_up)
     outcome = run.run(run.task(0))
     assert isinstance(outcome, Failed) and outcome.reason == "abandoned"
-    assert run.there() == {} and run.bucket.begun_uploads() == []
+    assert run.there() == {} and run.bucket.unfinished_uploads() == []
 
 
 @pytest.mark.parametrize("whose", [lease_name(1), MANIFEST_FILE, ""])

@@ -252,4 +252,4 @@ def test_a_late_task_leaves_the_upload_of_whoever_has_the_lease(
     key = f"m/{run.name(0)}"
     run.bucket.api.create_multipart_upload(Bucket=run.bucket.name, Key=key)
     assert isinstance(run.run(task), Failed)
-    assert run.bucket.begun_uploads() == [key]
+    assert run.bucket.unfinished_uploads() == [key]

@@ -71,7 +71,7 @@ class BucketRun:
         plain = {p.name: p.read_bytes() for p in self.runs.plain.iterdir() if p.is_file()}
         differ = {n for n in files.keys() & plain.keys() if files[n] != plain[n]}
         assert differ <= {"README.md"} and files.keys() == plain.keys()
-        assert self.bucket.begun_uploads() == []
+        assert self.bucket.unfinished_uploads() == []
         found = check_mirror(open_store(self.url))
         assert (found.state, found.consistent) == ("finished", True), found.problems
         assert not self.out.exists() or not list(self.out.rglob("*.safetensors*"))
