@@ -307,7 +307,10 @@ class RemoteFile(ABC):
         return None
 
     def read_range(self, start: int, stop: int) -> bytes:
-        """Request and return bytes ``start:stop``. The body is read no further than `stop`.
+        """Request and return bytes ``start:stop``.
+
+        If the server ignores ranges, the body is read up to `stop`, and bytes before `start` are
+        discarded as they arrive.
 
         Raises:
             InputError: the server denies the file.
@@ -317,17 +320,17 @@ class RemoteFile(ABC):
         def receive() -> bytes:
             with self.request(start, stop) as response:
                 skip = check_answer(self, response, start, stop)
-                needed_bytes = skip + stop - start
                 received = bytearray()
                 for chunk in response.chunks:
-                    received += chunk
-                    if len(received) >= needed_bytes:
+                    received += chunk[skip:]
+                    skip = max(0, skip - len(chunk))
+                    if len(received) >= stop - start:
                         break
-            if len(received) < needed_bytes:
+            if len(received) < stop - start:
                 raise ConnectionError(
-                    f"the server sent only {len(received)} of {needed_bytes} bytes of {self.name}"
+                    f"the server sent only {len(received)} of {stop - start} bytes of {self.name}"
                 )
-            return bytes(received[skip:needed_bytes])
+            return bytes(received[: stop - start])
 
         return self.call(receive) if start < stop else b""
 
