@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -57,6 +58,14 @@ class Space:
     def processes(self) -> list[psutil.Process]:
         """Those that work for people."""
         return [found for found in psutil.process_iter() if self._is_below(found)]
+
+    def tokens_of_processes(self) -> set[str]:
+        """Return the Hub tokens that processes of people have; one that just ended has none."""
+        tokens = set()
+        for process in self.processes():
+            with suppress(psutil.Error):
+                tokens.add(process.environ()["HF_TOKEN"])
+        return tokens
 
     def _is_below(self, process: psutil.Process) -> bool:
         try:
