@@ -96,7 +96,7 @@ class Scheduler:
                     self._committer.wait()
                     if not self._queue.wait(self._report_downloads):
                         break
-            self._stop.check()
+            self._stop.check()  # a signal, at which `UnitFeed` and the passes only returned early
         finally:
             self._pool.shutdown(wait=True, cancel_futures=True)
             self._feed.close()

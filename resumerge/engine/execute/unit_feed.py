@@ -80,7 +80,10 @@ class UnitFeed:
         self._pool = ThreadPoolExecutor(UNITS_AHEAD, "preparation")
         self._one_scan = threading.Lock()
         self._taken: list[Unit] = []
-        """The units that were taken from the queue but have not started."""
+        """The units that were taken from the queue but have not started.
+
+        None between two calls, unless memory has no room for their reductions.
+        """
         self._upcoming: deque[StartedUnits] = deque()
         """The units that have started, in order; none of their blocks was handed out yet."""
         self._current: tuple[list[Unit], Preparation]
@@ -210,7 +213,7 @@ class UnitFeed:
         try:
             self._current = units, preparation.result() if preparation else {}
         except (PassStopped, Interrupted):
-            return  # the units stay pending; the main loop raises the error
+            return  # the units stay pending; `Scheduler.run` raises the error at its end
         first_block = self._first_block(units[0])
         self._blocks_left = range(first_block, units[0].blocks)
         if preparation is not None:

@@ -80,6 +80,12 @@ class Governor:
         rss: returns the RSS of this process in bytes.
         clock: returns seconds, monotonic.
         threads: the number of threads that compute blocks.
+
+    Attributes:
+        uncommitted_limit: the most bytes of output that may be uncommitted, halved under pressure.
+        memory: the last measurement of the machine's memory.
+        rss: this process's RSS at the last measurement, in bytes.
+        peak_rss: the highest RSS that was measured, in bytes.
     """
 
     def __init__(
