@@ -90,12 +90,11 @@ class _PairSums:
             return
         if may_be_low_rank(few.difference):
             self._directions = Directions.proposed(every().difference)
-        sides = (few.first, few.second)
-        for values, reference, of_first in ((*sides[::-1], True), (*sides, False)):
-            grid = grid_of(values, reference, self.dtypes[of_first])
-            if grid is not None:
-                self._grid = {**grid, "of_first": of_first}
-                return
+        first_dtype, second_dtype = self.dtypes
+        if (grid := grid_of(few.second, few.first, second_dtype)) is not None:
+            self._grid = {**grid, "of_first": True}
+        elif (grid := grid_of(few.first, few.second, first_dtype)) is not None:
+            self._grid = {**grid, "of_first": False}
 
     def add(self, sums: Distance, block: _Block) -> None:
         """Add the sums and the evidence of further elements.

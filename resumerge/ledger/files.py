@@ -15,7 +15,7 @@ class Companions:
 
     _db: Connection
 
-    def note(self, name: str, nbytes: int, checksum: str) -> None:
+    def record(self, name: str, nbytes: int, checksum: str) -> None:
         """Record a file beside the shards, before it is written.
 
         Args:
@@ -37,7 +37,7 @@ class Steps:
 
     _db: Connection
 
-    def note(self, key: str, pieces: int, checksum: str) -> None:
+    def record(self, key: str, pieces: int, checksum: str) -> None:
         """Record the progress of a step, and the checksum of the file with its state.
 
         Args:
@@ -60,7 +60,7 @@ class Downloads:
     _db: Connection
     _events: Events
 
-    def note(self, path: str, repo: str, name: str, nbytes: int, inode: int) -> None:
+    def record(self, path: str, repo: str, name: str, nbytes: int, inode: int) -> None:
         """Record a remote file whose download has started.
 
         Args:
@@ -90,7 +90,7 @@ class Mirrored:
 
     _db: Connection
 
-    def note(self, name: str, nbytes: int, sha256: str) -> None:
+    def record(self, name: str, nbytes: int, sha256: str) -> None:
         """Record a file of the output that is complete in the mirror."""
         row = {"name": name, "nbytes": nbytes, "sha256": sha256, "at": now()}
         self._db.insert("mirrored", row, replace=True)

@@ -320,7 +320,7 @@ class Shards:
         with self._db.transaction():
             self._db.update("shards", shard, {"state": "sealed", "sealed_at": now()})
             if mirrored is not None:
-                self._mirrored.note(self._name_of(shard), *mirrored)
+                self._mirrored.record(self._name_of(shard), *mirrored)
 
     def adopt_computed(
         self,
@@ -373,7 +373,7 @@ class Shards:
             recorded = self._mirrored.checksums()
             for name, (nbytes, sha256) in mirrored.items():
                 if name not in recorded:
-                    self._mirrored.note(name, nbytes, sha256)
+                    self._mirrored.record(name, nbytes, sha256)
 
     def _name_of(self, shard: int) -> str:
         [row] = self._db.read("shards", ["name"], "number = ?", [shard])

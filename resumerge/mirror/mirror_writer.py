@@ -165,7 +165,7 @@ class MirrorWriter:
         self._conflicts.make_way(name, path, self._store.list().get(name))
         sha256 = self._store.upload(name, path, self._moved)
         self._moved(0)
-        self._ledger.mirrored.note(name, nbytes, sha256)
+        self._ledger.mirrored.record(name, nbytes, sha256)
 
     def delete_local(self) -> None:
         """Delete the local shards that the newest snapshot names."""

@@ -112,7 +112,7 @@ def test_an_older_ledger_gets_a_new_table_when_it_is_resumed(tmp_path: Path) -> 
         db.executescript("ALTER TABLE run DROP COLUMN mirror; DROP TABLE mirrored")
     with closing(Ledger(tmp_path / "ledger.db")) as ledger:
         ledger.check()
-        ledger.mirrored.note("config.json", 1, "0" * 64)
+        ledger.mirrored.record("config.json", 1, "0" * 64)
         assert ledger.run()["mirror"] is None
         assert ledger.mirrored.files() == {"config.json": (1, "0" * 64)}
 
@@ -130,7 +130,7 @@ def test_a_ledger_that_is_complete_is_not_changed_when_it_is_resumed(tmp_path: P
 def test_two_rows_with_one_key_are_refused(tmp_path: Path) -> None:
     """SQLite refuses them where the key is declared."""
     with closing(make(tmp_path / "ledger.db")) as ledger:
-        ledger.mirrored.note("config.json", 1, "0" * 64)
+        ledger.mirrored.record("config.json", 1, "0" * 64)
         ledger.use_one_file()
     with closing(sqlite3.connect(tmp_path / "ledger.db")) as db:
         db.executescript(
@@ -148,8 +148,8 @@ def test_a_ledger_opens_in_sqlite_utils(tmp_path: Path) -> None:
     from sqlite_utils import Database
 
     ledger = Ledger.create(tmp_path / "ledger.db")
-    ledger.companions.note("config.json", 2, "ab")
-    ledger.companions.note("config.json", 3, "cd")
+    ledger.companions.record("config.json", 2, "ab")
+    ledger.companions.record("config.json", 3, "cd")
     ledger.close()
     [row] = Database(tmp_path / "ledger.db").table("companions").rows
     assert row == {"name": "config.json", "nbytes": 3, "checksum": "cd"}

@@ -21,7 +21,7 @@ def path(tmp_path: Path) -> Path:
     """The path of a ledger with rows in tables that have an index."""
     with closing(make(tmp_path / "ledger.db")) as ledger:
         ledger.set_mirror("/mirror")
-        ledger.mirrored.note("config.json", 1, "0" * 64)
+        ledger.mirrored.record("config.json", 1, "0" * 64)
         ledger.use_one_file()
     return tmp_path / "ledger.db"
 

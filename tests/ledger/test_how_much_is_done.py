@@ -95,7 +95,7 @@ def test_a_shard_is_to_be_mirrored_once_it_is_sealed_and_until_it_is_there(ledge
     ledger.shards.seal(0)
     assert ledger.shards.unmirrored() == SHARDS
     assert all(shard["sealed_at"] for shard in ledger.shards.all())
-    ledger.mirrored.note(SHARDS[0], 24, "a" * 64)
+    ledger.mirrored.record(SHARDS[0], 24, "a" * 64)
     assert ledger.shards.unmirrored() == SHARDS[1:]
     ledger.mirrored.forget(SHARDS[0])
     assert ledger.shards.unmirrored() == SHARDS
@@ -185,12 +185,12 @@ def test_what_belongs_together_is_stored_together_or_not_at_all(ledger: Ledger) 
 
 def test_what_a_run_wrote_by_name(ledger: Ledger) -> None:
     assert ledger.written_names() == SHARDS
-    ledger.companions.note("config.json", 2, "0" * 32)
-    ledger.companions.note("config.json", 3, "1" * 32)
+    ledger.companions.record("config.json", 2, "0" * 32)
+    ledger.companions.record("config.json", 3, "1" * 32)
     assert ledger.written_names() == [*SHARDS, "config.json"]
     assert ledger.companions.checksums() == {"config.json": "1" * 32}
     for path, inode in (("/a", 1), ("/b", 2), ("/a", 3)):
-        ledger.downloads.note(path, "org/model", "file", 5, inode)
+        ledger.downloads.record(path, "org/model", "file", 5, inode)
     assert ledger.downloads.inodes() == {"/a": 3, "/b": 2}
     ledger.downloads.evict("/a", "file", 5)
     assert ledger.downloads.inodes() == {"/b": 2}

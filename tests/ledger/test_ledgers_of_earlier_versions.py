@@ -76,7 +76,7 @@ def test_a_run_is_resumed_with_its_ledger_as_it_was_made(tmp_path: Path) -> None
         ledger.shards.seal(0)
         ledger.units.forget([0], "lost")
         ledger.set_mirror("/mirror")
-        ledger.mirrored.note("config.json", 1, "0" * 64)
+        ledger.mirrored.record("config.json", 1, "0" * 64)
         ledger.set_state("interrupted")
         ledger.check()
         ledger.use_one_file()

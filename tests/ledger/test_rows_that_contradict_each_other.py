@@ -73,7 +73,7 @@ def ledger(tmp_path: Path) -> Path:
         ledger.units.commit_batch(1, 1, [*whole, part], {"bytes_committed": 40})
         ledger.shards.seal(0)
         ledger.set_mirror_url("/mirror")
-        ledger.mirrored.note(SHARDS[0], 40, "a" * 64)
+        ledger.mirrored.record(SHARDS[0], 40, "a" * 64)
         ledger.use_one_file()
     return path
 

@@ -87,7 +87,7 @@ def test_local_models_are_compared_after_another_machine_read_its_own(ledger: Le
 
 
 def test_what_this_machine_knows_of_the_mirror_is_kept(ledger: Ledger) -> None:
-    ledger.mirrored.note(SHARDS[0], 24, "a" * 64)
+    ledger.mirrored.record(SHARDS[0], 24, "a" * 64)
     ledger.shards.adopt_mirrored({}, {SHARDS[0]: (25, "b" * 64), "config.json": (2, "c" * 64)})
     assert ledger.mirrored.files() == {SHARDS[0]: (24, "a" * 64), "config.json": (2, "c" * 64)}
     assert ledger.mirrored.checksums() == {SHARDS[0]: "a" * 64, "config.json": "c" * 64}
@@ -96,7 +96,7 @@ def test_what_this_machine_knows_of_the_mirror_is_kept(ledger: Ledger) -> None:
 def test_a_ledger_that_moved_is_of_this_machine(ledger: Ledger) -> None:
     commit(ledger, 0, 1, 2)
     ledger.shards.seal(0)
-    ledger.mirrored.note(SHARDS[0], 24, "a" * 64)
+    ledger.mirrored.record(SHARDS[0], 24, "a" * 64)
     here = {"output": "/here", "config_path": "/c.yaml", "mirror": "/mirror", "host": "here"}
     ledger.move_here(here, {1: "/here/math"}, [2], 1)
     run = ledger.run()
@@ -117,7 +117,7 @@ def test_nothing_is_in_another_mirror_and_all_is_in_the_same_by_another_name(
     ledger: Ledger,
 ) -> None:
     ledger.set_mirror("/one")
-    ledger.mirrored.note(SHARDS[0], 24, "a" * 64)
+    ledger.mirrored.record(SHARDS[0], 24, "a" * 64)
     ledger.set_mirror_url("/also/one")
     assert (ledger.run()["mirror"], list(ledger.mirrored.checksums())) == (
         "/also/one",

@@ -83,7 +83,7 @@ def test_a_forgotten_unit_leaves_nothing_behind(ledger: Ledger) -> None:
     commit(ledger, attempt(ledger), 1, 0, 1, 2, 3, 4, 5)
     for number, name in enumerate(SHARDS):
         ledger.shards.seal(number)
-        ledger.mirrored.note(name, 24, "a" * 64)
+        ledger.mirrored.record(name, 24, "a" * 64)
     kept = [unit for unit in ledger.units.all() if unit["number"] != 1]
     ledger.units.forget([1], "checksum_mismatch", shard=SHARDS[0])
     lost = ledger.units.all()[1]
@@ -104,7 +104,7 @@ def test_units_of_several_shards_are_forgotten_at_once(ledger: Ledger) -> None:
     commit(ledger, attempt(ledger), 1, 0, 1, 2, 3, 4, 5)
     for number, name in enumerate(SHARDS):
         ledger.shards.seal(number)
-        ledger.mirrored.note(name, 24, "a" * 64)
+        ledger.mirrored.record(name, 24, "a" * 64)
     ledger.units.forget([2, 3], "source_differs")
     assert [unit["number"] for unit in ledger.units.all() if not unit["committed_blocks"]] == [2, 3]
     assert ledger.shards.open() == SHARDS

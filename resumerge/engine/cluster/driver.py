@@ -216,7 +216,7 @@ class Driver:
         self._give_up(running)
         tries = self._tries[running.shard.number]
         budget = beat.budget if beat else 0
-        tries.note(failed, node.id if node else "", budget)
+        tries.record_failure(failed, node.id if node else "", budget)
         if tries.may_retry:
             self._submit(running.shard)
 

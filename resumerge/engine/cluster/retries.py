@@ -59,7 +59,7 @@ class Tries:
         """
         return self.nodes if suited - self.nodes else set()
 
-    def note(self, failed: Failed, node: str, budget: int) -> None:
+    def record_failure(self, failed: Failed, node: str, budget: int) -> None:
         """Record a failure, and decide on the memory of the next task.
 
         Args:

@@ -22,9 +22,12 @@ from resumerge.planning.plan import Unit
 
 _log = logging.getLogger(__name__)
 
-LEDGER_SAMPLE_SECONDS, SAMPLES = 1.0, 600
-"""The least seconds between two samples in the ledger, and the number of samples after which this
-interval grows with the attempt's age. The number of samples then grows with the age's logarithm."""
+LEDGER_SAMPLE_SECONDS = 1.0
+"""The least seconds between two samples in the ledger."""
+
+SAMPLES = 600
+"""The number of samples after which the interval between samples grows with the attempt's age. The
+number of samples then grows with the logarithm of the age."""
 
 
 @dataclass(frozen=True)

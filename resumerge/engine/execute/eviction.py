@@ -55,7 +55,7 @@ class DownloadEvictor:
 
     def started(self, file: RemoteFile, inode: int) -> None:
         """Record a file whose download has started, and its inode."""
-        self._ledger.downloads.note(str(file.blob), file.model, file.name, file.size, inode)
+        self._ledger.downloads.record(str(file.blob), file.model, file.name, file.size, inode)
 
     def evict_unneeded(self) -> None:
         """Delete the downloads that no uncommitted unit needs."""

@@ -151,10 +151,10 @@ class Scheduler:
             bytes_left = (
                 most_before_commit(self._governor) - collected_bytes - self._bytes_in_flight
             )
-            is_full = bytes_left < self._largest_block or self._governor.cramped
+            is_full = bytes_left < self._largest_block or self._governor.is_cramped
             if is_full and (collected_bytes or self._running):
                 return True
-            task = self._feed.next_blocks(bytes_left)
+            task = self._feed.next_task(bytes_left)
             if task is None:
                 break
             future = self._pool.submit(self._writer.write, task)

@@ -116,7 +116,7 @@ class StepRunner:
 
         data = save(dict(state))
         self.context.storage.write_file(self._path(key, done), data)
-        self.ledger.steps.note(key, done, xxhash.xxh3_128_hexdigest(data))
+        self.ledger.steps.record(key, done, xxhash.xxh3_128_hexdigest(data))
         self.context.storage.remove(self._path(key, done - 1))
 
     def _path(self, key: str, done: int) -> Path:

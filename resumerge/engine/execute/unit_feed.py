@@ -94,7 +94,7 @@ class UnitFeed:
         self._spills = execution.estimate.scratch > 0
         self._largest_block = execution.estimate.largest_block
 
-    def next_blocks(self, nbytes: int) -> BlockTask | None:
+    def next_task(self, nbytes: int) -> BlockTask | None:
         """Return the next blocks to compute, of units whose files are present.
 
         Args:
@@ -105,14 +105,14 @@ class UnitFeed:
         """
         while not self._execution.stop.requested:
             if self._blocks_left:
-                return self._next_task(nbytes)
+                return self._take_blocks(nbytes)
             self._start_units()
             if not self._upcoming:
                 break
             self._enter(*self._upcoming.popleft())
         return None
 
-    def _next_task(self, nbytes: int) -> BlockTask:
+    def _take_blocks(self, nbytes: int) -> BlockTask:
         """Take the next blocks of the current units, which must have blocks left.
 
         Args:

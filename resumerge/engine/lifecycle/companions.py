@@ -82,7 +82,7 @@ def write_companions(context: RunContext, plan: Plan, ledger: Ledger, out: Path)
         our_checksums = {checksum, noted_checksums.get(name)}
         if _is_foreign(path, our_checksums) and not _make_way(context, ledger, out, path):
             continue
-        ledger.companions.note(name, len(data), checksum)
+        ledger.companions.record(name, len(data), checksum)
         context.storage.make_folder(path.parent)
         context.storage.write_file(path, data)
 

@@ -100,7 +100,7 @@ def report_finished(context: RunContext, run: AdoptedRun) -> Result:
                     if not is_weights(name):
                         path = run.out.folder / name
                         checksum = file_checksum(path)
-                        run.ledger.companions.note(name, path.stat().st_size, checksum)
+                        run.ledger.companions.record(name, path.stat().st_size, checksum)
     url = mirror.url if mirror else None
     out = named_output(run.out.path, url)
     result = Result(run.folder.name, out, run.ledger.path, already_done=True, mirror=url)

@@ -235,7 +235,7 @@ class Reconciler:
         self._ledger.set_mirror(self._mirror.url)
         for name, (nbytes, sha256) in mirrored.items():
             if state.files.get(name) == nbytes:
-                self._ledger.mirrored.note(name, nbytes, sha256)
+                self._ledger.mirrored.record(name, nbytes, sha256)
 
     # 2. The shards that are only in the mirror
 

@@ -30,11 +30,11 @@ from resumerge.planning.written.sweeps import (
     problems_of_equal_variants,
     problems_of_sweep,
 )
-from resumerge.recipe import Recipe
+from resumerge.recipe import ModelRef, Recipe
 from resumerge.recipe.references import is_local
 from resumerge.sources.companions import outward_links
 from resumerge.sources.remote.files import uncached
-from resumerge.sources.types import REMOTE, numbered
+from resumerge.sources.types import REMOTE, Source, numbered
 
 NO_PINS: Mapping[str, dict[str, Any]] = {}
 NO_RANKS: Mapping[str, int] = {}
@@ -70,53 +70,21 @@ def pinned_plan(
     """
     context.reporter.doing("opening the models and planning")
     options = context.options
-    is_gguf = out is not None and out.is_gguf
-    if recipe.extraction is not None and out is not None and out.is_file:
+    is_file, is_gguf = out is not None and out.is_file, out is not None and out.is_gguf
+    if recipe.extraction is not None and out is not None and is_file:
         raise InputError([_no_folder(recipe, out)])
-    is_file = out is not None and out.is_file
     problems = [
         *check_recipe(recipe),
         *problems_of_types(recipe, is_gguf=is_gguf),
         *problems_of_sweep(recipe, is_file=is_file),
     ]
-    sources = open_sources(
-        recipe, pins, problems, context.metadata, options.offline, context.reporter.note
-    )
-    sources = {
-        ref: replace(source, streams=bool(options.stream), linked=options.link)
-        for ref, source in sources.items()
-    }
-    if options.stream and options.ray is not None:  # tasks stream files even if they are cached
-        sources = {ref: uncached(source) for ref, source in sources.items()}
-    seed = created_with.get("seed", SEED) if options.seed is None else options.seed
-    shard_size = options.shard_size or created_with.get("shard_size")
-    if out is not None and out.is_file:
-        shard_size = shard_size or SHARD_SIZE
-    unshared = unshared_of(vars(options)) or unshared_of(created_with) or Unshared.REFUSED
-    stem = out.model if out is not None and out.is_file else STEM
-    stages = StageModels(context, numbered(sources))
+    stages = StageModels(context, numbered(_open(context, recipe, pins, problems)))
     plans: list[Plan] = []
-    for document in recipe.documents:
-        try:
-            plan = stages.plan(
-                document, seed=seed, shard_size=shard_size, unshared=unshared, stem=stem
-            )
-            if plan.adapter and plan.adapter.highest and ranks:
-                plan = with_ranks(plan, ranks)
-            if plan.adapter and (adapter_problems := _problems_of_adapter(recipe, document, out)):
-                raise InputError(adapter_problems)
-            if any(document is stage for stage in recipe.stages):
-                stages.add(plan)
-                continue
-            if out is not None and is_gguf:
-                plan = with_gguf(
-                    plan, recipe, out.path.name, context.metadata, offline=options.offline
-                )
-            plans.append(plan)
-        except InputError as error:
-            document_problems = (with_place(recipe, problem) for problem in error.problems)
-            problems += [problem for problem in document_problems if problem not in problems]
-            break
+    try:
+        plans.extend(_plans_of_results(context, recipe, out, stages, created_with, ranks))
+    except InputError as error:
+        document_problems = (with_place(recipe, problem) for problem in error.problems)
+        problems += [problem for problem in document_problems if problem not in problems]
     keep = options.keep or created_with.get("keep") or ()
     keep = names_to_keep(recipe, keep, every=options.intermediate_dir is not None)
     if not problems:
@@ -129,12 +97,82 @@ def pinned_plan(
     materialize = options.materialize or created_with.get("materialize") or Materialize.AUTO
     plan = _with_accounts(with_kept(plan, keep), strict=bool(options.strict))
     plan = with_spilled(plan, Materialize(materialize))
-    notes = [*_notes_of_stages(plan), *plan.notes, *_notes_on_links(plan)]
-    notes += () if options.shard_size is None else _notes_on_shard_size(plan, is_gguf=is_gguf)
-    notes += _notes_on_hard_links(context, plan, out) if options.link else ()
     estimated = estimate(plan, options.mirror, most_shards_here(context))
-    notes += notes_on_streaming(plan, estimated) if options.stream else ()
-    return replace(plan, notes=tuple(notes), shard_size=_shard_size(plan)), estimated
+    notes = tuple(_notes(context, plan, estimated, out))
+    return replace(plan, notes=notes, shard_size=_shard_size(plan)), estimated
+
+
+def _open(
+    context: RunContext,
+    recipe: Recipe,
+    pins: Mapping[str, dict[str, Any]],
+    problems: list[Problem],
+) -> dict[ModelRef, Source]:
+    """Open the sources of a recipe, and append the problems of its models to `problems`."""
+    options = context.options
+    sources = open_sources(
+        recipe, pins, problems, context.metadata, options.offline, context.reporter.note
+    )
+    sources = {
+        ref: replace(source, streams=bool(options.stream), linked=options.link)
+        for ref, source in sources.items()
+    }
+    if options.stream and options.ray is not None:  # tasks stream files even if they are cached
+        return {ref: uncached(source) for ref, source in sources.items()}
+    return sources
+
+
+def _plans_of_results(
+    context: RunContext,
+    recipe: Recipe,
+    out: OutputPath | None,
+    stages: StageModels,
+    created_with: Mapping[str, Any],
+    ranks: Mapping[str, int],
+) -> Iterator[Plan]:
+    """Yield the plan of each result of a recipe, after planning the recipe's stages.
+
+    Raises:
+        InputError: a document has problems. The documents after it are not planned.
+    """
+    options = context.options
+    is_file = out is not None and out.is_file
+    for document in recipe.documents:
+        plan = stages.plan(
+            document,
+            seed=created_with.get("seed", SEED) if options.seed is None else options.seed,
+            shard_size=options.shard_size
+            or created_with.get("shard_size")
+            or (SHARD_SIZE if is_file else None),
+            unshared=unshared_of(vars(options)) or unshared_of(created_with) or Unshared.REFUSED,
+            stem=out.model if out is not None and is_file else STEM,
+        )
+        if plan.adapter and plan.adapter.highest and ranks:
+            plan = with_ranks(plan, ranks)
+        if plan.adapter and (problems := _problems_of_adapter(recipe, document, out)):
+            raise InputError(problems)
+        if any(document is stage for stage in recipe.stages):
+            stages.add(plan)
+        elif out is not None and out.is_gguf:
+            yield with_gguf(plan, recipe, out.path.name, context.metadata, offline=options.offline)
+        else:
+            yield plan
+
+
+def _notes(
+    context: RunContext, plan: Plan, estimated: Estimate, out: OutputPath | None
+) -> Iterator[str]:
+    """Yield the notes on a plan, for the user."""
+    options = context.options
+    yield from _notes_of_stages(plan)
+    yield from plan.notes
+    yield from _notes_on_links(plan)
+    if options.shard_size is not None:
+        yield from _notes_on_shard_size(plan, is_gguf=out is not None and out.is_gguf)
+    if options.link:
+        yield from _notes_on_hard_links(context, plan, out)
+    if options.stream:
+        yield from notes_on_streaming(plan, estimated)
 
 
 def _shard_size(plan: Plan) -> int | None:

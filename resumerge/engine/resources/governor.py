@@ -47,9 +47,11 @@ CALM_SECONDS = 3.0
 REMEMBERED_SECONDS = 60.0
 """Seconds for which memory pressure and the memory of other processes are remembered."""
 
-MARGIN, LARGEST_MARGIN = 0.05, 1 << 30
-"""The memory that stays free for other processes: a share of all memory, up to a number of bytes.
-"""
+MARGIN_SHARE = 0.05
+"""The share of all memory that stays free for other processes."""
+
+LARGEST_MARGIN = 1 << 30
+"""The most bytes of memory that stay free for other processes."""
 
 STALLED = 0.2
 """The share of time, with all tasks waiting for memory, above which memory is under pressure."""
@@ -62,7 +64,7 @@ def largest_uncommitted_limit(threads: int) -> int:
 
 def margin(total: int) -> int:
     """Return the bytes of `total` memory that stay free for other processes."""
-    return int(min(total * MARGIN, LARGEST_MARGIN))
+    return int(min(total * MARGIN_SHARE, LARGEST_MARGIN))
 
 
 class Governor:
@@ -128,7 +130,7 @@ class Governor:
         self._thread.join()
 
     @property
-    def cramped(self) -> bool:
+    def is_cramped(self) -> bool:
         """Whether not even one block fits in memory."""
         growth = max(0, self.need.least_rss - self.rss)
         return self.memory.available - margin(self.memory.total) // 2 < growth
@@ -155,12 +157,12 @@ class Governor:
         Raises:
             Resumable: no block fitted in memory for `memory_wait` seconds.
         """
-        if not self.cramped:
+        if not self.is_cramped:
             return
         started = self._clock()
         self._record(EventKind.MEMORY_AWAITED, self._shortage())
         give_back_freed_memory()
-        while (cramped := self.cramped) and not stop.requested:
+        while (cramped := self.is_cramped) and not stop.requested:
             self._waiting(f"Waiting for memory: {self._shortage()}; {self._needed_memory()}")
             with self._measured:
                 self._measured.wait(SAMPLE_SECONDS * 2)

@@ -358,7 +358,7 @@ def test_what_fails_is_tried_elsewhere_then_with_half_of_the_memory(
     tries, seen = Tries(), []
     for number, reason in enumerate(reasons):
         assert tries.may_retry
-        tries.note(Failed(None, Reason(reason), ""), f"node{number}", 1000)
+        tries.record_failure(Failed(None, Reason(reason), ""), f"node{number}", 1000)
         seen.append(tries.memory)
     assert seen == memories and not tries.may_retry
     assert tries.nodes == {"node0", "node1", "node2"}
@@ -366,7 +366,7 @@ def test_what_fails_is_tried_elsewhere_then_with_half_of_the_memory(
 
 def test_what_no_machine_has_room_for_is_not_submitted_again() -> None:
     tries = Tries()
-    tries.note(Failed(None, Reason.UNSCHEDULED, ""), "", 0)
+    tries.record_failure(Failed(None, Reason.UNSCHEDULED, ""), "", 0)
     assert not tries.may_retry
 
 

@@ -152,6 +152,6 @@ def test_a_machine_where_a_task_failed_is_avoided_as_long_as_there_is_another() 
 
 def test_a_task_that_was_never_heard_of_leaves_the_lowered_memory_as_it_is() -> None:
     tries = Tries()
-    tries.note(Failed(None, Reason.OOM, ""), "a", 1000)
-    tries.note(Failed(None, Reason.OOM, ""), "b", 0)
+    tries.record_failure(Failed(None, Reason.OOM, ""), "a", 1000)
+    tries.record_failure(Failed(None, Reason.OOM, ""), "b", 0)
     assert tries.memory == 500

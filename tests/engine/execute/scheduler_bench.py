@@ -115,7 +115,7 @@ class Bench:
         self.left = [*found.units]
         tell = lambda *words: lambda *more: self.told.append((*words, *more))  # noqa: E731
         self.governor = SimpleNamespace(
-            uncommitted_limit=uncommitted_limit, cramped=cramped, cache_is_scarce=False,
+            uncommitted_limit=uncommitted_limit, is_cramped=cramped, cache_is_scarce=False,
             wait_for_memory=self._wait_for_memory,
         )  # fmt: skip
         progress = [

@@ -67,7 +67,7 @@ class Bench:
         downloads = SimpleNamespace(
             inodes=lambda: dict(self.downloads),
             evict=self.download_evicted,
-            note=lambda *facts: self.told.append(("noted", facts)),
+            record=lambda *facts: self.told.append(("noted", facts)),
         )
         ledger: Any = SimpleNamespace(downloads=downloads)
         metadata: Any = SimpleNamespace(

@@ -47,7 +47,7 @@ def moved(folder: Path, *mirrored: int) -> Ledger:
         ledger.set_mirror("/their/mirror")
         for number in mirrored:
             shard = ledger.shards.all()[number]
-            ledger.mirrored.note(shard["name"], shard["nbytes"], "a" * 64)
+            ledger.mirrored.record(shard["name"], shard["nbytes"], "a" * 64)
     localize(folder, folder.parent / "home", folder.parent / "here", "/my/mirror", Storage())
     return Ledger(folder / LEDGER_FILE)
 

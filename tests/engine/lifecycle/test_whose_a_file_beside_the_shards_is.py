@@ -55,7 +55,7 @@ def test_what_it_noted_is_replaced_whatever_it_would_write_now(stopped: Stopped,
     before = stopped.files()
     (stopped.out / name).write_bytes(OLDER)
     with closing(Ledger(stopped.ledger)) as ledger:
-        ledger.companions.note(name, len(OLDER), hash_block(OLDER).hex())
+        ledger.companions.record(name, len(OLDER), hash_block(OLDER).hex())
     assert not {"file_set_aside", "file_kept"} & {*stopped.finish()}
     assert stopped.files() == before
 

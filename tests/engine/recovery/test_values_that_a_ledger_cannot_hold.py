@@ -76,9 +76,9 @@ class Place:
     def keep(self) -> None:
         with closing(Ledger(self.ledger)) as ledger:
             ledger.events.add("batch_lowered", reason="memory")
-            ledger.downloads.note("/nowhere", "org/name", "model.safetensors", 5, 6)
-            ledger.companions.note("README.md", 5, "0" * 32)
-            ledger.steps.note("1" * 32, 1, "2" * 32)
+            ledger.downloads.record("/nowhere", "org/name", "model.safetensors", 5, 6)
+            ledger.companions.record("README.md", 5, "0" * 32)
+            ledger.steps.record("1" * 32, 1, "2" * 32)
             sample = Sample(rss=5, available=5, budget=5, batch_bytes=5, bytes_done=5)
             ledger.units.commit_batch(1, 9, [], {"bytes_committed": 5}, sample)
             take_snapshot(ledger, Storage())
@@ -352,6 +352,6 @@ def test_what_is_accepted_is_still_accepted_after_the_next_attempt(
 def test_what_is_mirrored_has_a_mirror(stopped: Place) -> None:
     stopped.restore()
     with closing(Ledger(stopped.ledger)) as ledger:
-        ledger.mirrored.note("config.json", 5, "0" * 64)
+        ledger.mirrored.record("config.json", 5, "0" * 64)
     with pytest.raises(InputError, match=r"run\.mirror"):
         verify_run(stopped.run, Storage())

@@ -120,7 +120,7 @@ def test_one_that_the_mirror_alone_has_is_sealed_and_one_that_is_nowhere_is_lost
 ) -> None:
     names = found.names()
     found.ledger.set_mirror("/mirror")
-    found.ledger.mirrored.note(names[0], (found.out / names[0]).stat().st_size, "a" * 64)
+    found.ledger.mirrored.record(names[0], (found.out / names[0]).stat().st_size, "a" * 64)
     for name in names[:2]:
         (found.out / name).unlink()
     assert found.recover() == found.units(1)
@@ -132,7 +132,7 @@ def test_one_that_the_mirror_has_and_that_is_damaged_here_is_computed_again(foun
     """What is here is what `verify` and the user see."""
     names = found.names()
     found.ledger.set_mirror("/mirror")
-    found.ledger.mirrored.note(names[0], (found.out / names[0]).stat().st_size, "a" * 64)
+    found.ledger.mirrored.record(names[0], (found.out / names[0]).stat().st_size, "a" * 64)
     (found.out / names[0]).write_bytes(b"cut off")
     assert found.recover() == found.units(0)
     assert found.ledger.mirrored.checksums() == {}

@@ -308,14 +308,14 @@ def test_one_block_has_to_fit_beside_half_of_the_margin(machine: Machine) -> Non
     growth = NEED.least_rss - machine.rss
     machine.available = margin + growth
     machine.adjust()
-    assert not machine.governor.cramped
+    assert not machine.governor.is_cramped
     machine.available -= 1
     machine.adjust()
-    assert machine.governor.cramped
+    assert machine.governor.is_cramped
     machine.rss = NEED.least_rss + GB
     machine.available = margin
     machine.adjust()
-    assert not machine.governor.cramped, "it has grown already"
+    assert not machine.governor.is_cramped, "it has grown already"
 
 
 def test_the_peak_is_remembered(machine: Machine) -> None:

@@ -101,7 +101,7 @@ def named_too_early(patch: pytest.MonkeyPatch) -> None:
 
     def early(self: MirrorWriter, name: str) -> None:
         data = (self._out / name).read_bytes()
-        self._ledger.mirrored.note(name, len(data), digest(data))
+        self._ledger.mirrored.record(name, len(data), digest(data))
         self.write_snapshot()
         upload(self, name)
 

@@ -40,7 +40,7 @@ def test_the_objects_of_tasks_go_after_a_snapshot(replication: Replication) -> N
 
     store.put = watched  # type: ignore[method-assign]
     replicator = replication.make()
-    replication.ledger.mirrored.note(first, path.stat().st_size, sha256)
+    replication.ledger.mirrored.record(first, path.stat().st_size, sha256)
     path.unlink()
     replicator.uploaded([ours])
     replicator.start()
@@ -65,7 +65,7 @@ def test_what_is_recorded_while_a_snapshot_is_written_is_not_named_by_it(
         put(files, remove)
         if any("ledger-" in each for each in files) and not recorded:
             (store.folder / name).write_bytes(data)
-            ledger.mirrored.note(name, len(data), sha256)
+            ledger.mirrored.record(name, len(data), sha256)
             recorded.append(name)
 
     store.put = watched  # type: ignore[method-assign]

@@ -75,14 +75,14 @@ def test_no_snapshot_is_written_without_the_lease(
     replication: Replication, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would name a shard that was recorded just before."""
-    note, before = replication.ledger.mirrored.note, []
+    record, before = replication.ledger.mirrored.record, []
 
     def and_then_lost(name: str, nbytes: int, sha256: str) -> None:
-        note(name, nbytes, sha256)
+        record(name, nbytes, sha256)
         before.append(snapshot_names(replication.store.list()))
         replication.lose()
 
-    monkeypatch.setattr(replication.ledger.mirrored, "note", and_then_lost)
+    monkeypatch.setattr(replication.ledger.mirrored, "record", and_then_lost)
     replication.begin()
     replication.wait_until_over()
     assert before == [snapshot_names(replication.store.list())] and len(before[0]) == 1
@@ -263,7 +263,7 @@ def test_no_shard_is_deleted_here_that_has_vanished_there(replication: Replicati
 def test_no_snapshot_names_what_vanished_while_nobody_looked(replication: Replication) -> None:
     """Not even the first one, which another machine may find."""
     shards = sorted(replication.shards())
-    replication.ledger.mirrored.note(shards[0], 1, "0" * 64)
+    replication.ledger.mirrored.record(shards[0], 1, "0" * 64)
     named: list[bool] = []
 
     def happens(name: str) -> None:

@@ -90,7 +90,7 @@ def test_what_is_recorded_while_the_mirror_is_listed_is_not_forgotten(
 
     def listed_before() -> dict[str, int]:
         found = PlainFolder(replication.store.folder).list()
-        replication.ledger.mirrored.note(name, 1, "0" * 64)
+        replication.ledger.mirrored.record(name, 1, "0" * 64)
         return found
 
     monkeypatch.setattr(replication.store, "list", listed_before)
@@ -114,7 +114,7 @@ def test_the_snapshots_of_an_attempt_before_this_one_are_replaced(
 
 def test_before_it_begins_the_mirror_has_what_the_ledger_says(replication: Replication) -> None:
     count = len(replication.ledger.shards.all())
-    replication.ledger.mirrored.note(min(replication.shards()), 1, "0" * 64)
+    replication.ledger.mirrored.record(min(replication.shards()), 1, "0" * 64)
     assert f"has 1 of {count} shards" in replication.make().handover_summary()
 
 

@@ -39,7 +39,7 @@ class Run:
         self.shards = self.ledger.shards.sealed()
         self.ledger.set_mirror(str(there))
         for name in self.shards:
-            self.ledger.mirrored.note(name, (there / name).stat().st_size, "0" * 64)
+            self.ledger.mirrored.record(name, (there / name).stat().st_size, "0" * 64)
         self.sessions: list[MirrorSession] = []
 
     def lacks(self, number: int) -> None:

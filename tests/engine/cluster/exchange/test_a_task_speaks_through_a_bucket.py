@@ -226,13 +226,13 @@ def test_a_shard_that_arrives_during_a_listing_is_not_missing(run: InBucket, lea
     first, second = (run.name(number) for number in (0, 1))
     replicator, ledger = replicator_of(run, lease), run.shards.ledger
     run.store.put({first: b"one"})
-    ledger.mirrored.note(first, 3, "0" * 64)
+    ledger.mirrored.record(first, 3, "0" * 64)
     list_before = run.store.list
 
     def list_meanwhile() -> dict[str, int]:
         found = list_before()
         run.store.put({second: b"second"})
-        ledger.mirrored.note(second, 6, "1" * 64)
+        ledger.mirrored.record(second, 6, "1" * 64)
         return found
 
     run.store.list = list_meanwhile  # type: ignore[method-assign]
