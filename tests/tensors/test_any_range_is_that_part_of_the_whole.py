@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
+from descriptors import is_open_on
 from hypothesis import given
 from hypothesis import strategies as st
 from reading import evaluation, read
@@ -210,8 +211,7 @@ def test_of_a_file_without_a_name_which_closes_by_itself() -> None:
         assert out.tolist() == list(range(7, 27))
         with pytest.raises(OSError, match="ends at 50 bytes"):
             file.read(40, out)
-        descriptor = file.fd
+        descriptor, opened = file.fd, os.fstat(file.fd)
         del file
         gc.collect()
-        with pytest.raises(OSError):
-            os.fstat(descriptor)
+        assert not is_open_on(descriptor, opened)
