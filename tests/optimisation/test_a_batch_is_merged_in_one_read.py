@@ -291,11 +291,8 @@ def after(method: Callable[..., Any], calls: int) -> Callable[..., Any]:
     ("owner", "method", "calls"),
     [
         (Session, Session.run, 1),  # the sweep is done, and nothing is taken
-        (
-            SweptModel,
-            SweptModel.move_into,
-            2,
-        ),  # the second is taken, and its run has no attempt yet
+        # The second is taken, and its run has no attempt yet.
+        (SweptModel, SweptModel.move_into, 2),
         (Session, Session.run, 3),  # two of three are taken
         (TrialModels, TrialModels.merge, 3),  # all are taken, and the sweep is there
         (TrialModels, TrialModels.merge_together, 1),

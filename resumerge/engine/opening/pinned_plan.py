@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -137,16 +138,16 @@ def _plans_of_results(
     """
     options = context.options
     is_file = out is not None and out.is_file
+    shard_size = options.shard_size or created_with.get("shard_size")
+    plan_document = partial(
+        stages.plan,
+        seed=created_with.get("seed", SEED) if options.seed is None else options.seed,
+        shard_size=shard_size or (SHARD_SIZE if is_file else None),
+        unshared=unshared_of(vars(options)) or unshared_of(created_with) or Unshared.REFUSED,
+        stem=out.model if out is not None and is_file else STEM,
+    )
     for document in recipe.documents:
-        plan = stages.plan(
-            document,
-            seed=created_with.get("seed", SEED) if options.seed is None else options.seed,
-            shard_size=options.shard_size
-            or created_with.get("shard_size")
-            or (SHARD_SIZE if is_file else None),
-            unshared=unshared_of(vars(options)) or unshared_of(created_with) or Unshared.REFUSED,
-            stem=out.model if out is not None and is_file else STEM,
-        )
+        plan = plan_document(document)
         if plan.adapter and plan.adapter.highest and ranks:
             plan = with_ranks(plan, ranks)
         if plan.adapter and (problems := _problems_of_adapter(recipe, document, out)):

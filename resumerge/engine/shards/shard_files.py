@@ -59,8 +59,7 @@ class ShardFiles:
         self._open: dict[int, int] = {}
         self._shared: dict[int, bool] = {}
         self._clones: dict[int, bool] = {}
-        """By device number of a disk, whether its files can share blocks with files of the output.
-        """
+        """Whether files of a disk can share blocks with files of the output, by device number."""
         self._lock = threading.RLock()
 
     def final(self, shard: Shard) -> Path:

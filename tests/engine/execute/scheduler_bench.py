@@ -149,7 +149,7 @@ class Bench:
         evaluator: Any = SimpleNamespace(
             start_thread=None, needs_preparation=lambda unit: unit.name in scanned,
             prepare=self._prepare, compute=self._compute,
-            compute_together=self._compute_alike,
+            compute_together=self._compute_together,
         )  # fmt: skip
         queue: Any = SimpleNamespace(
             take=lambda: self.left.pop(0) if self.left else None,
@@ -187,7 +187,7 @@ class Bench:
         )
         return memoryview(data), b"inputs" * len(indices)
 
-    def _compute_alike(
+    def _compute_together(
         self, units: Any, indices: range, preparation: Any, *, measures: bool
     ) -> Iterator[tuple[memoryview, bytes, None]]:
         for unit in units:
