@@ -21,7 +21,7 @@ Rows = Mapping[str, Mapping[str, Any]]
 
 def document_of(
     models: Models,
-    units: Sequence[MatchedTensor],
+    tensors: Sequence[MatchedTensor],
     rows: Rows,
     vocabularies: Sequence[Vocabulary | None],
 ) -> dict[str, Any]:
@@ -29,9 +29,9 @@ def document_of(
 
     Unknown numbers, and numbers that are not finite, are null.
     """
-    layers = layer_names(layer_key(unit.name) for unit in units)
-    in_order = sorted(units, key=lambda unit: layer_key(unit.name))
-    places = {unit.name: layers[layer_key(unit.name)] for unit in in_order}
+    layers = layer_names(layer_key(matched.name) for matched in tensors)
+    in_order = sorted(tensors, key=lambda matched: layer_key(matched.name))
+    places = {matched.name: layers[layer_key(matched.name)] for matched in in_order}
     return {
         "models": [
             {
@@ -47,8 +47,10 @@ def document_of(
             for number, source in enumerate(models.sources)
         ],
         "config": compared_configs(models),
-        "pairs": [_pair(models, pair, units, rows, places, vocabularies) for pair in models.pairs],
-        "task_vectors": task_vectors_of(models, units, rows, places),
+        "pairs": [
+            _pair(models, pair, tensors, rows, places, vocabularies) for pair in models.pairs
+        ],
+        "task_vectors": task_vectors_of(models, tensors, rows, places),
         "notes": [*chain(*(source.notes for source in models.sources), models.stages.notes())],
     }
 
@@ -56,13 +58,17 @@ def document_of(
 def _pair(
     models: Models,
     pair: Pair,
-    units: Sequence[MatchedTensor],
+    tensors: Sequence[MatchedTensor],
     rows: Rows,
     places: Mapping[str, str],
     vocabularies: Sequence[Vocabulary | None],
 ) -> dict[str, Any]:
     first, second = pair
-    compared = [_tensor(unit, pair, rows[unit.name], places) for unit in units if _has(unit, pair)]
+    compared = [
+        _tensor(matched, pair, rows[matched.name], places)
+        for matched in tensors
+        if _has(matched, pair)
+    ]
     compared_names = {tensor["name"] for tensor in compared}
     pairs_by_name = {name: (t[first], t[second]) for name, t in models.by_name.items()}
     not_comparable = [
@@ -89,25 +95,25 @@ def _pair(
     return {**findings_of(models, document), **document}
 
 
-def _has(unit: MatchedTensor, pair: Pair) -> bool:
-    return all(unit.tensors[number] is not None for number in pair)
+def _has(matched: MatchedTensor, pair: Pair) -> bool:
+    return all(matched.tensors[number] is not None for number in pair)
 
 
 def _tensor(
-    unit: MatchedTensor, pair: Pair, row: Mapping[str, Any], places: Mapping[str, str]
+    matched: MatchedTensor, pair: Pair, row: Mapping[str, Any], places: Mapping[str, str]
 ) -> dict[str, Any]:
     """Return the entry of one tensor of a pair, with its `sums`."""
     first, second = pair
     sums = row["pairs"][f"{first}-{second}"]
-    a, b = unit.tensors[first], unit.tensors[second]
+    a, b = matched.tensors[first], matched.tensors[second]
     assert a is not None and b is not None
     totals = PairTotals.of(row, pair)
     relation, details = relation_of(sums, row["not_finite"][first] + row["not_finite"][second])
     rows = [tensor.shape[0] if tensor.shape else 1 for tensor in (a, b)]
     return {
-        "name": unit.name,
-        "layer": places[unit.name],
-        "kind": kind_of(unit.name),
+        "name": matched.name,
+        "layer": places[matched.name],
+        "kind": kind_of(matched.name),
         "shape": list(a.shape),
         "dtypes": [a.dtype, b.dtype],
         "rows": rows if a.shape != b.shape else None,

@@ -32,10 +32,10 @@ Pair = tuple[int, int]
 
 @dataclass(frozen=True)
 class MatchedTensor:
-    """A tensor of several models, which is compared as one unit.
+    """The tensors of several models that correspond to each other and are compared together.
 
     Args:
-        name: its name in the first model that has it.
+        name: the name in the first model that has such a tensor.
         tensors: the tensor of each model; None for a model without a comparable tensor.
         elements: the number of compared elements: all elements, or for tables of tokens those of
             the rows that all models have.
@@ -110,7 +110,7 @@ class Models:
             for source in self.sources
         ]
 
-    def units(self) -> Iterator[MatchedTensor]:
+    def matched_tensors(self) -> Iterator[MatchedTensor]:
         """Yield the tensors that at least two models have, in the first model's order."""
         for name, tensors in self.by_name.items():
             present = [tensor for tensor in tensors if tensor is not None]

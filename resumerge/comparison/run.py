@@ -74,14 +74,14 @@ def compare_models(
     with context.working():
         opened = open_models(context, models, base, recipe)
         vocabularies = read_vocabularies(context, opened)
-        units = list(opened.units())
-        threads = _fitting_threads(units, options.threads)
+        tensors = list(opened.matched_tensors())
+        threads = _fitting_threads(tensors, options.threads)
         with Journal.of(opened, runs.folder, storage) as journal:
-            pending = [unit for unit in units if unit.name not in journal.rows]
-            pending.sort(key=lambda unit: -_bytes(unit))  # the last ones end at the same time
+            pending = [matched for matched in tensors if matched.name not in journal.rows]
+            pending.sort(key=lambda matched: -_bytes(matched))  # the last ones end at the same time
             with closing(context.reader(opened.read)) as reader:
                 _compare(context, opened, pending, reader, journal, threads)
-            document = document_of(opened, units, journal.rows, vocabularies)
+            document = document_of(opened, tensors, journal.rows, vocabularies)
             journal.remove()
         return document
 
@@ -105,9 +105,9 @@ def _compare(
     with context.stop.deferred(), one_blas_thread(), _threads(threads, progress, start) as pool:
         running: dict[Future[Any], MatchedTensor] = {}
         while True:
-            for unit in todo:
-                work = partial(_row_of, unit, models, evaluator, progress)
-                running[pool.submit(work)] = unit
+            for matched in todo:
+                work = partial(_row_of, matched, models, evaluator, progress)
+                running[pool.submit(work)] = matched
                 if len(running) > threads:
                     break
             if not running:
@@ -173,37 +173,40 @@ def _threads(
 
 
 def _row_of(
-    unit: MatchedTensor, models: Models, evaluator: TensorEvaluator, progress: _Progress
+    matched: MatchedTensor, models: Models, evaluator: TensorEvaluator, progress: _Progress
 ) -> Row:
     """Compare a tensor, in the calling thread."""
-    tensors = (tensor for tensor in unit.tensors if tensor is not None)
+    tensors = (tensor for tensor in matched.tensors if tensor is not None)
     evaluation = evaluator.evaluation_of(tensors, progress.run_pass)
-    return TensorComparison(unit, models).compute(evaluation, progress.moved)
+    return TensorComparison(matched, models).compute(evaluation, progress.moved)
 
 
-def _bytes(unit: MatchedTensor) -> int:
+def _bytes(matched: MatchedTensor) -> int:
     return sum(
-        tensor.nbytes * unit.elements // max(1, tensor.numel)
-        for tensor in unit.tensors
+        tensor.nbytes * matched.elements // max(1, tensor.numel)
+        for tensor in matched.tensors
         if tensor is not None
     )
 
 
-def _held_bytes(units: Sequence[MatchedTensor]) -> int:
+def _held_bytes(tensors: Sequence[MatchedTensor]) -> int:
     """Return the bytes of the held values of all tensors that are compared at the same time."""
-    held = (sum(node.held_bytes for t in unit.tensors if t for node in t.nodes()) for unit in units)
+    held = (
+        sum(node.held_bytes for t in matched.tensors if t for node in t.nodes())
+        for matched in tensors
+    )
     return (MOST_THREADS + 1) * max(held, default=0)
 
 
-def _fitting_threads(units: Sequence[MatchedTensor], asked: int | None) -> int:
+def _fitting_threads(tensors: Sequence[MatchedTensor], asked: int | None) -> int:
     """Return the number of threads: the requested number, or the number that memory allows.
 
     Raises:
         InputError: the memory is too small for one thread.
     """
     needs = {
-        unit.name: int(sum(t.working_bytes(PIECE_ELEMENTS) for t in unit.tensors if t))
-        for unit in units
+        matched.name: int(sum(t.working_bytes(PIECE_ELEMENTS) for t in matched.tensors if t))
+        for matched in tensors
     }
     name = max(needs, key=needs.__getitem__, default="")
     need = needs.get(name, 0)

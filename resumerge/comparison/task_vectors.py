@@ -13,7 +13,7 @@ from resumerge.comparison.models import MatchedTensor, Models
 
 def task_vectors_of(
     models: Models,
-    units: Sequence[MatchedTensor],
+    tensors: Sequence[MatchedTensor],
     rows: Mapping[str, Mapping[str, Any]],
     places: Mapping[str, str],
 ) -> dict[str, Any] | None:
@@ -24,7 +24,7 @@ def task_vectors_of(
 
     Args:
         models: the models.
-        units: their tensors.
+        tensors: their tensors.
         rows: the rows of the journal.
         places: the layer of each tensor.
 
@@ -37,9 +37,9 @@ def task_vectors_of(
     if not models.has_base or len(tuned) < 2:
         return None
     found = [
-        (places[unit.name], rows[unit.name]["task_vectors"])
-        for unit in units
-        if (rows[unit.name]["task_vectors"] or {}).get("models") == tuned
+        (places[matched.name], rows[matched.name]["task_vectors"])
+        for matched in tensors
+        if (rows[matched.name]["task_vectors"] or {}).get("models") == tuned
     ]
     layers = dict.fromkeys(place for place, _ in found)
     return {

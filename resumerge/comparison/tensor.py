@@ -12,16 +12,9 @@ import numpy as np
 
 from resumerge.comparison.in_order import InOrder
 from resumerge.comparison.models import MatchedTensor, Models, Pair
-from resumerge.comparison.relations.low_rank import (
-    PROPOSING_ROWS,
-    Directions,
-    LowRankChange,
-    may_be_low_rank,
-)
-from resumerge.comparison.relations.proposals import FIRST_ELEMENTS
-from resumerge.comparison.relations.quantised import SEEN_ROWS, QuantisedCopy, grid_of
-from resumerge.comparison.relations.rounded import RoundedCopy, RoundingCount
-from resumerge.comparison.relations.scaled import ScaledCopy, ScalingCount
+from resumerge.comparison.relations import new_evidence
+from resumerge.comparison.relations.low_rank import PROPOSING_ROWS
+from resumerge.comparison.relations.quantised import SEEN_ROWS
 from resumerge.comparison.values import Two, floats
 from resumerge.kernels import Distance, count_conflicts, distance, row_gram
 from resumerge.native import Vector
@@ -70,14 +63,12 @@ class _Block:
 
 
 class _PairSums:
-    """The sums of two tensors."""
+    """The sums of two tensors, and the evidence for each relation that they may have."""
 
     def __init__(self, pair: Pair, dtypes: tuple[str, str]) -> None:
         self.pair, self.dtypes = pair, dtypes
         self.differing, self.squares, self.largest = 0, 0.0, 0.0
-        self._counts: list[ScalingCount | RoundingCount] | None = None
-        self._directions: Directions | None = None
-        self._grid: dict[str, Any] | None = None
+        self._evidence = new_evidence(dtypes)
 
     def propose(self, few: Two, every: Callable[[], Two]) -> None:
         """Examine some rows of the two matrices before any elements are added.
@@ -86,15 +77,9 @@ class _PairSums:
             few: at most about `SEEN_ROWS` rows.
             every: returns all rows that propose directions, at most `PROPOSING_ROWS`.
         """
-        if not few.differ.any():
-            return
-        if may_be_low_rank(few.difference):
-            self._directions = Directions.proposed(every().difference)
-        first_dtype, second_dtype = self.dtypes
-        if (grid := grid_of(few.second, few.first, second_dtype)) is not None:
-            self._grid = {**grid, "of_first": True}
-        elif (grid := grid_of(few.first, few.second, first_dtype)) is not None:
-            self._grid = {**grid, "of_first": False}
+        if few.differ.any():
+            for evidence in self._evidence.values():
+                evidence.propose(few, every)
 
     def add(self, sums: Distance, block: _Block) -> None:
         """Add the sums and the evidence of further elements.
@@ -108,27 +93,19 @@ class _PairSums:
         self.differing += sums.differing
         self.squares += sums.square
         self.largest = max(self.largest, sums.largest)
-        if self._directions is not None:
-            self._directions.add(block.two(self.pair))
-        if self._counts is None:
-            first_elements = block.two(self.pair).beginning(FIRST_ELEMENTS)
-            proposed = (kind.proposed(first_elements) for kind in (ScalingCount, RoundingCount))
-            self._counts = [count for count in proposed if count is not None]
-        for count in self._counts:
-            count.add(block.two(self.pair))
+        for evidence in self._evidence.values():
+            evidence.add(partial(block.two, self.pair))
 
     def as_json(self, elements: int) -> dict[str, Any]:
         """Return the sums for the journal."""
-        counts = {type(count): count.as_json() for count in self._counts or ()}
         return {
             "differing": self.differing,
             "squares": self.squares,
             "largest": self.largest,
-            ScaledCopy.key: counts.get(ScalingCount),
-            RoundedCopy.key: counts.get(RoundingCount),
-            QuantisedCopy.key: self._grid,
-            LowRankChange.key: self._directions
-            and self._directions.as_json(self.squares, elements, self.differing),
+            **{
+                key: evidence.as_json(self.squares, elements, self.differing)
+                for key, evidence in self._evidence.items()
+            },
         }
 
 
@@ -136,23 +113,23 @@ class TensorComparison:
     """The comparison of one tensor, piece by piece in its order, by one thread.
 
     Args:
-        unit: the tensor.
+        matched: the tensor.
         models: the models.
     """
 
-    def __init__(self, unit: MatchedTensor, models: Models) -> None:
-        self._unit = unit
-        self._numbers = [n for n, tensor in enumerate(unit.tensors) if tensor is not None]
-        self._dtypes = {n: unit.tensors[n].dtype for n in self._numbers}  # type: ignore[union-attr]
+    def __init__(self, matched: MatchedTensor, models: Models) -> None:
+        self._matched = matched
+        self._numbers = [n for n, tensor in enumerate(matched.tensors) if tensor is not None]
+        self._dtypes = {n: matched.tensors[n].dtype for n in self._numbers}  # type: ignore[union-attr]
         self._squares = dict.fromkeys(self._numbers, 0.0)
         self._not_finite = dict.fromkeys(self._numbers, 0)
         pairs = [pair for pair in models.pairs if set(pair) <= set(self._numbers)]
         self._pairs = [_PairSums((a, b), (self._dtypes[a], self._dtypes[b])) for a, b in pairs]
         tuned = self._numbers[1:] if models.has_base and self._numbers[0] == 0 else []
-        self._tuned = tuned if len(tuned) > 1 and unit.is_float else []
+        self._tuned = tuned if len(tuned) > 1 and matched.is_float else []
         self._products = np.zeros((len(tuned), len(tuned)))
         self._conflicts = np.zeros((len(tuned), len(tuned), 2), np.int64)
-        self._row = unit.row if 0 < unit.row <= PIECE_ELEMENTS else 1
+        self._row = matched.row if 0 < matched.row <= PIECE_ELEMENTS else 1
         self._block = max(1, AT_ONCE // self._row) * self._row
 
     def compute(self, evaluation: Evaluation, count_read: Callable[[int], None]) -> Row:
@@ -172,14 +149,14 @@ class TensorComparison:
         piece = max(1, wanted_elements // self._block) * self._block
         readers = {
             n: InOrder(tensor, n, evaluation)
-            for n, tensor in enumerate(self._unit.tensors)
+            for n, tensor in enumerate(self._matched.tensors)
             if tensor is not None
         }
-        for start in range(0, self._unit.elements, piece):
-            stop = min(start + piece, self._unit.elements)
+        for start in range(0, self._matched.elements, piece):
+            stop = min(start + piece, self._matched.elements)
             pieces = {n: reader.next(stop - start) for n, reader in readers.items()}
             count_read(sum(len(piece_bytes) for piece_bytes in pieces.values()))
-            if self._unit.is_float:
+            if self._matched.is_float:
                 if not start and self._row > 1:
                     self._propose(pieces, stop // self._row)
                 self._add_piece(pieces, stop - start)
@@ -268,14 +245,14 @@ class TensorComparison:
         self._conflicts += count_conflicts(changes)
 
     def _as_row(self) -> Row:
-        count = len(self._unit.tensors)
-        squares = self._squares if self._unit.is_float else {}
+        count = len(self._matched.tensors)
+        squares = self._squares if self._matched.is_float else {}
         return {
-            "elements": self._unit.elements,
+            "elements": self._matched.elements,
             "squares": [squares.get(n) for n in range(count)],
             "not_finite": [self._not_finite.get(n, 0) for n in range(count)],
             "pairs": {
-                f"{sums.pair[0]}-{sums.pair[1]}": sums.as_json(self._unit.elements)
+                f"{sums.pair[0]}-{sums.pair[1]}": sums.as_json(self._matched.elements)
                 for sums in self._pairs
             },
             "task_vectors": {

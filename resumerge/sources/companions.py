@@ -133,3 +133,8 @@ def _of_component(name: str, components: Collection[str]) -> bool:
 def is_tokenizer_file(name: str) -> bool:
     """Return whether a file belongs to the tokenizer, by its name."""
     return _OF_TOKENIZERS.fullmatch(name) is not None
+
+
+def is_chat_template(name: str) -> bool:
+    """Return whether a tokenizer file contains chat templates alone, by its name."""
+    return "chat_template" in name

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from resumerge.sources import MetadataCache, Source, fetch, list_companions
-from resumerge.sources.companions import is_tokenizer_file
+from resumerge.sources.companions import is_chat_template, is_tokenizer_file
 from resumerge.tokenizers.companion_content import companion
 from resumerge.tokenizers.origin import tokenizer_part
 from resumerge.tokenizers.output_vocabulary import OutputVocabulary
@@ -55,9 +55,9 @@ def tokenizer_files(
     if vocabulary is not None and vocabulary.new:
         changed = _with_new_tokens(host, names, vocabulary)
         if any(token.definition is None for token in vocabulary.new):
-            names = [n for n in names if n in _CONSISTENT or "chat_template" in n]
+            names = [n for n in names if n in _CONSISTENT or is_chat_template(n)]
     if chat_template is not None:
-        names = [n for n in names if "chat_template" not in n]
+        names = [n for n in names if not is_chat_template(n)]
         config = changed.get(CONFIG) or _read(host, names, CONFIG)
         changed[CONFIG] = {**config, "chat_template": chat_template}
     for name in sorted({*names, *changed}):

@@ -53,7 +53,7 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     compute = TensorComparison.compute
 
     def noted(self: TensorComparison, *given: Any) -> Any:
-        names.append(self._unit.name)
+        names.append(self._matched.name)
         return compute(self, *given)
 
     monkeypatch.setattr(TensorComparison, "compute", noted)

@@ -1,9 +1,9 @@
 """The relations of two tensors: a class for each, with its numbers, its word and its sentence.
 
-`relation.py` has the base class. Elements propose the relations of `scaled.py` and `rounded.py`, by
-the thresholds in `proposals.py`. Rows of a matrix propose those of `quantised.py` and
-`low_rank.py`. `unmeasured.py` has the relations that follow from counts alone. `tensor.py` above
-collects the evidence.
+`relation.py` has the base classes. Single elements are the evidence for the relations of
+`scaled.py` and `rounded.py`; `single_elements.py` counts them. Rows of a matrix propose the
+relations of `quantised.py` and `low_rank.py`. `unmeasured.py` has the relations that follow from
+counts alone. `tensor.py` above reads the tensors, and passes their elements to the evidence.
 """
 
 from collections.abc import Mapping
@@ -11,22 +11,42 @@ from typing import Any
 
 from resumerge.comparison.relations.low_rank import LowRankChange
 from resumerge.comparison.relations.quantised import QuantisedCopy
-from resumerge.comparison.relations.relation import Details, Relation
+from resumerge.comparison.relations.relation import (
+    Details,
+    Evidence,
+    MeasuredRelation,
+    Relation,
+)
 from resumerge.comparison.relations.rounded import RoundedCopy
 from resumerge.comparison.relations.scaled import ScaledCopy
 from resumerge.comparison.relations.unmeasured import Different, Equal, NotFinite
 
-__all__ = ["RELATIONS", "relation_of"]
+__all__ = ["RELATIONS", "new_evidence", "relation_of"]
 
 RELATIONS: Mapping[str, Relation] = {
     relation.name: relation
     for relation in (
-        *(Equal(), RoundedCopy(), ScaledCopy(), QuantisedCopy(), LowRankChange()),
-        *(Different(), NotFinite()),
+        Equal(),
+        RoundedCopy(),
+        ScaledCopy(),
+        QuantisedCopy(),
+        LowRankChange(),
+        Different(),
+        NotFinite(),
     )
 }
 """All relations by name. A tensor has the first relation that holds; sentences have the same
 order."""
+
+
+def new_evidence(dtypes: tuple[str, str]) -> dict[str, Evidence]:
+    """Return evidence for each measured relation of two tensors, by the relation's key.
+
+    Args:
+        dtypes: the stored types of both tensors.
+    """
+    measured = (r for r in RELATIONS.values() if isinstance(r, MeasuredRelation))
+    return {relation.key: relation.new_evidence(dtypes) for relation in measured}
 
 
 def relation_of(sums: Mapping[str, Any], not_finite: int) -> tuple[Relation, Details]:

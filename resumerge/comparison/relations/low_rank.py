@@ -12,7 +12,7 @@ https://doi.org/10.1070/SM1967v001n04ABEH001994).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from resumerge.comparison.relations.relation import (
     AGREE,
     Compared,
     Details,
+    Evidence,
     MeasuredRelation,
     tensors_are,
 )
@@ -63,6 +64,9 @@ class LowRankChange(MeasuredRelation):
     key = "low_rank"
     word = "low-rank change"
 
+    def new_evidence(self, dtypes: tuple[str, str]) -> Evidence:
+        return LowRankEvidence()
+
     def holds(self, found: Details) -> bool:
         enough = _LITTLE if found["rounding"] else AGREE
         return bool(found["rank"] <= found["of"] // 4 and found["energy"] >= enough)
@@ -78,6 +82,24 @@ class LowRankChange(MeasuredRelation):
             f"{tensors_are(tensors, total)} in {second} what {first} has, after a change of low "
             f"rank: {text}, with {energy:.1%} or more of the change's energy{note}"
         )
+
+
+class LowRankEvidence(Evidence):
+    """The energy of a difference in the directions that some rows propose, if they propose any."""
+
+    def __init__(self) -> None:
+        self._directions: Directions | None = None
+
+    def propose(self, few: Two, every: Callable[[], Two]) -> None:
+        if may_be_low_rank(few.difference):
+            self._directions = Directions.proposed(every().difference)
+
+    def add(self, two: Callable[[], Two]) -> None:
+        if self._directions is not None:
+            self._directions.add(two())
+
+    def as_json(self, change: float, elements: int, differing: int) -> dict[str, Any] | None:
+        return self._directions and self._directions.as_json(change, elements, differing)
 
 
 class Directions:

@@ -7,7 +7,7 @@ be known.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,11 +17,12 @@ import numpy as np
 from resumerge.comparison.relations.relation import (
     Compared,
     Details,
+    Evidence,
     MeasuredRelation,
     narrow_and_exact,
     tensors_are,
 )
-from resumerge.comparison.values import spacing
+from resumerge.comparison.values import Two, spacing
 
 SEEN_ROWS = 32
 """The most rows of a matrix that are examined."""
@@ -50,6 +51,9 @@ class QuantisedCopy(MeasuredRelation):
     name = key = "quantised"
     word = "quantisation round trip"
 
+    def new_evidence(self, dtypes: tuple[str, str]) -> Evidence:
+        return GridEvidence(dtypes)
+
     def holds(self, found: Details) -> bool:
         return bool(found["nearest"] >= 0.5)
 
@@ -63,6 +67,31 @@ class QuantisedCopy(MeasuredRelation):
             f"quantising {exact} and back gives ({nearest:.2%} or more of the elements are the "
             f"nearest point; seen in {details[0]['rows']} rows of each)"
         )
+
+
+class GridEvidence(Evidence):
+    """The grid that some rows of one of two matrices lie on.
+
+    Args:
+        dtypes: the stored types of both matrices.
+    """
+
+    def __init__(self, dtypes: tuple[str, str]) -> None:
+        self._dtypes = dtypes
+        self._grid: dict[str, Any] | None = None
+
+    def propose(self, few: Two, every: Callable[[], Two]) -> None:
+        first_dtype, second_dtype = self._dtypes
+        if (grid := grid_of(few.second, few.first, second_dtype)) is not None:
+            self._grid = {**grid, "of_first": True}
+        elif (grid := grid_of(few.first, few.second, first_dtype)) is not None:
+            self._grid = {**grid, "of_first": False}
+
+    def add(self, two: Callable[[], Two]) -> None:
+        """Do nothing: the rows that were examined are the evidence."""
+
+    def as_json(self, change: float, elements: int, differing: int) -> dict[str, Any] | None:
+        return self._grid
 
 
 def _kind(found: Details) -> str:

@@ -1,11 +1,13 @@
-"""The base class of relations between two tensors, with the sentence on each relation."""
+"""The base classes of relations between two tensors, and of the evidence for them."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
+
+from resumerge.comparison.values import Two
 
 Details = Mapping[str, Any]
 """The numbers of a relation, as the journal stores them."""
@@ -52,10 +54,50 @@ class Relation(ABC):
         """
 
 
+class Evidence(ABC):
+    """The evidence for a relation of two tensors, collected while both are read once."""
+
+    @abstractmethod
+    def propose(self, few: Two, every: Callable[[], Two]) -> None:
+        """Examine some rows of two matrices that differ in them, before any elements are added.
+
+        Args:
+            few: at most about `quantised.SEEN_ROWS` rows.
+            every: returns more rows, at most `low_rank.PROPOSING_ROWS`.
+        """
+
+    @abstractmethod
+    def add(self, two: Callable[[], Two]) -> None:
+        """Add further elements, of which at least one differs.
+
+        Args:
+            two: returns the elements, whole rows of a matrix. Evidence that needs no single
+                elements does not call it, because their conversion takes time.
+        """
+
+    @abstractmethod
+    def as_json(self, change: float, elements: int, differing: int) -> dict[str, Any] | None:
+        """Return the numbers for the journal; None without evidence.
+
+        Args:
+            change: the sum of squares of the whole difference.
+            elements: the number of its elements.
+            differing: the number of its elements that are not 0.
+        """
+
+
 class MeasuredRelation(Relation):
     """A relation with evidence of its own, which a row of the journal stores under `key`."""
 
     key: ClassVar[str]
+
+    @abstractmethod
+    def new_evidence(self, dtypes: tuple[str, str]) -> Evidence:
+        """Return evidence for two tensors, of which no element has been read.
+
+        Args:
+            dtypes: the stored types of both tensors.
+        """
 
     @abstractmethod
     def holds(self, found: Details) -> bool:

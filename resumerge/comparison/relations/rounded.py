@@ -7,16 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from resumerge.comparison.relations.proposals import PROPOSED
 from resumerge.comparison.relations.relation import (
     AGREE,
     Compared,
     Details,
+    Evidence,
     MeasuredRelation,
     at_least,
     narrow_and_exact,
     tensors_are,
 )
+from resumerge.comparison.relations.single_elements import ElementCount, ElementEvidence
 from resumerge.comparison.values import SPACING, Two, rounded
 
 
@@ -25,6 +26,9 @@ class RoundedCopy(MeasuredRelation):
 
     name = key = "rounded"
     word = "rounding"
+
+    def new_evidence(self, dtypes: tuple[str, str]) -> Evidence:
+        return ElementEvidence(RoundingCount)
 
     def holds(self, found: Details) -> bool:
         return bool(found["share"] >= AGREE)
@@ -40,7 +44,7 @@ class RoundedCopy(MeasuredRelation):
         )
 
 
-class RoundingCount:
+class RoundingCount(ElementCount):
     """The count of differing elements that one tensor has rounded to a narrower type.
 
     Args:
@@ -49,31 +53,25 @@ class RoundingCount:
     """
 
     def __init__(self, dtype: str, *, of_first: bool) -> None:
+        super().__init__()
         self._dtype, self._of_first = dtype, of_first
-        self._agree = self._elements = 0
 
     @classmethod
     def proposed(cls, two: Two) -> RoundingCount | None:
-        """Return a new count for the rounding that these elements show; None if they show none."""
         types = dict.fromkeys(("BF16", "F16", *(d for d in two.dtypes if d in SPACING)))
         for dtype in types:
             for of_first in (True, False):
-                tried = cls(dtype, of_first=of_first)
-                tried.add(two)
-                if tried._agree >= PROPOSED * tried._elements:
+                if cls(dtype, of_first=of_first).is_shown_by(two):
                     return cls(dtype, of_first=of_first)
         return None
 
     def add(self, two: Two) -> None:
-        """Count further elements."""
         where = two.differ
         exact, narrow = two.first[where], two.second[where]
         if not self._of_first:
             exact, narrow = narrow, exact
-        self._agree += int(np.count_nonzero(rounded(exact, self._dtype) == narrow))
-        self._elements += len(exact)
+        self.agreeing += int(np.count_nonzero(rounded(exact, self._dtype) == narrow))
+        self.counted += len(exact)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the numbers for the journal."""
-        share = self._agree / self._elements
-        return {"dtype": self._dtype, "of_first": self._of_first, "share": share}
+        return {"dtype": self._dtype, "of_first": self._of_first, "share": self.share}

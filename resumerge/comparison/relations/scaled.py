@@ -7,15 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from resumerge.comparison.relations.proposals import PROPOSED
 from resumerge.comparison.relations.relation import (
     AGREE,
     Compared,
     Details,
+    Evidence,
     MeasuredRelation,
     at_least,
     tensors_are,
 )
+from resumerge.comparison.relations.single_elements import ElementCount, ElementEvidence
 from resumerge.comparison.values import Two, spacing
 from resumerge.kernels import row_gram
 from resumerge.native import Vector
@@ -40,6 +41,9 @@ class ScaledCopy(MeasuredRelation):
     name = key = "scaled"
     word = "scaled copy"
 
+    def new_evidence(self, dtypes: tuple[str, str]) -> Evidence:
+        return ElementEvidence(ScalingCount)
+
     def holds(self, found: Details) -> bool:
         return bool(found["share"] >= AGREE and abs(found["factor"] - 1) > _SAME_FACTOR)
 
@@ -56,7 +60,7 @@ class ScaledCopy(MeasuredRelation):
         )
 
 
-class ScalingCount:
+class ScalingCount(ElementCount):
     """The count of elements of the second tensor that are the first's times one factor.
 
     Args:
@@ -64,22 +68,19 @@ class ScalingCount:
     """
 
     def __init__(self, factor: float) -> None:
+        super().__init__()
         self._factor = factor
-        self._agree = self._elements = 0
 
     @classmethod
     def proposed(cls, two: Two) -> ScalingCount | None:
-        """Return a new count for the factor that fits these elements best; None if none fits."""
         products = row_gram([Vector(two.first), Vector(two.second)], len(two.first))
         squares, product = products[0, 0, 0], products[0, 1, 0]
         if not squares or not product:
             return None
-        tried = cls(float(product / squares))
-        tried.add(two)
-        return cls(tried._factor) if tried._agree >= PROPOSED * tried._elements else None
+        best_factor = float(product / squares)
+        return cls(best_factor) if cls(best_factor).is_shown_by(two) else None
 
     def add(self, two: Two) -> None:
-        """Count further elements."""
         scaled = two.first.astype(np.float64) * self._factor
         values, dtype = two.coarser
         step = spacing(values, dtype)
@@ -88,9 +89,8 @@ class ScalingCount:
         # Equal zeros are no evidence of a factor; all other numbers are.
         counted = two.differ | (two.first != 0)
         agree = np.abs(two.second - scaled) <= _TOLERANCE * step
-        self._agree += int(np.count_nonzero(agree & counted))
-        self._elements += int(np.count_nonzero(counted))
+        self.agreeing += int(np.count_nonzero(agree & counted))
+        self.counted += int(np.count_nonzero(counted))
 
     def as_json(self) -> dict[str, Any]:
-        """Return the numbers for the journal."""
-        return {"factor": self._factor, "share": self._agree / self._elements}
+        return {"factor": self._factor, "share": self.share}
