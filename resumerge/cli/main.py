@@ -9,7 +9,7 @@ import click
 import resumerge
 from resumerge.cli.parsing.command import LazyGroup
 from resumerge.cli.parsing.mergekit_options import without_mergekit_options
-from resumerge.engine.resources.resource_errors import DISK_ERRORS, out_of_order
+from resumerge.engine.resources.resource_errors import DISK_ERRORS, as_resumable
 from resumerge.errors import InputError, Problem, ResumergeError
 from resumerge.logs import set_up_logging
 from resumerge.printable import without_secrets
@@ -120,7 +120,7 @@ def _exit_code(words: list[str]) -> int:
         print_text(str(error), err)
         return _tell(error, words)
     except DISK_ERRORS as error:
-        stopped = out_of_order(error)
+        stopped = as_resumable(error)
         print_text(str(stopped), err)
         return _tell(stopped, words)
 

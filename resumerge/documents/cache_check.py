@@ -13,7 +13,7 @@ from resumerge.buckets.calls import check_library
 from resumerge.buckets.file import cache_folder as buckets_folder
 from resumerge.buckets.model import cached_bucket_files
 from resumerge.engine.lifecycle.session import Session
-from resumerge.engine.resources.resource_errors import DISK_ERRORS, out_of_order
+from resumerge.engine.resources.resource_errors import DISK_ERRORS, as_resumable
 from resumerge.errors import ResumergeError, refuse
 from resumerge.host.machine import cores
 from resumerge.hub.cache import cache_folder, cached_revisions
@@ -112,7 +112,7 @@ def repair_cache(target: str, options: Options, report: Report | None = None) ->
         repaired = [_repaired(file, state, metadata, report) for file, state in states]
         return CacheReport(repaired, notes)
     except DISK_ERRORS as error:
-        raise out_of_order(error, "repair again") from error
+        raise as_resumable(error, "repair again") from error
     finally:
         metadata.close()
 

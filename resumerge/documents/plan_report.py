@@ -101,7 +101,8 @@ def _described(
         return _nothing(budget, out, [Problem(message, where=str(config), fix=" ".join(advice))])
     if are_cached(plan):
         try:
-            plan = check_companions(context, plan, out.model if out is not None else "model")
+            model_name = out.model if out is not None else "model"
+            plan = plan.with_reminders(check_companions(context, plan, model_name))
         except InputError as error:
             problems += error.problems
     bytes_needed = _still_needed(context, plan, estimate, out)

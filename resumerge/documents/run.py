@@ -213,12 +213,28 @@ def _mirror(ledger: Ledger, url: str | None, done: bool) -> dict[str, Any] | Non
     last_event = (
         None if done else ledger.events.last(EventKind.MIRROR_FAILING, EventKind.MIRROR_RECOVERED)
     )
-    failing = last_event is not None and last_event["kind"] == EventKind.MIRROR_FAILING
+    reason = None
+    if last_event is not None and last_event["kind"] == EventKind.MIRROR_FAILING:
+        reason = last_event["data"].get("reason")
+    return describe_mirror(url, sizes, reason)
+
+
+def describe_mirror(
+    url: str, sizes: Sequence[int], failing: str | None = None, *, here: bool = True
+) -> dict[str, Any]:
+    """Return the entry of a run's mirror in the run's document.
+
+    Args:
+        url: the mirror's address.
+        sizes: the size of each mirrored shard in bytes.
+        failing: the reason why the mirror cannot be written now; None if it can.
+        here: whether the run's ledger is on this machine.
+    """
     return {
         "url": url,
         "shards": len(sizes),
         "bytes": sum(sizes),
-        "failing": last_event["data"].get("reason") if last_event is not None and failing else None,
-        "here": True,
+        "failing": failing,
+        "here": here,
         "held_by": None,
     }

@@ -11,7 +11,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from resumerge.documents.run import describe_attempts, describe_from_ledger, describe_run, empty_run
+from resumerge.documents.run import (
+    describe_attempts,
+    describe_from_ledger,
+    describe_mirror,
+    describe_run,
+    empty_run,
+)
 from resumerge.ledger import LEDGER_FILE, Ledger
 from resumerge.ledger.run_store import RunStore
 from resumerge.optimisation.state import find_search, list_searches
@@ -134,15 +140,8 @@ def _finished(url: str, manifest: Manifest) -> dict[str, Any]:
         "attempts": attempts,
         "memory": run["memory"] | {"peak_rss": max((a["peak_rss"] for a in attempts), default=0)},
         "bytes": {"total": nbytes, "committed": nbytes},
-        "shards": {"total": count, "sealed": count, "copied": 0},
-        "mirror": {
-            "url": url,
-            "shards": count,
-            "bytes": nbytes,
-            "failing": None,
-            "here": False,
-            "held_by": None,
-        },
+        "shards": run["shards"] | {"total": count, "sealed": count},
+        "mirror": describe_mirror(url, shards, here=False),
     }
 
 

@@ -122,31 +122,31 @@ class Options(OptionFields):
         """
         return planned | {option.name: value for option, value in self._values(*_INHERITED)}
 
-    def kept_after_resume(self, began: Mapping[str, Any]) -> dict[str, Any]:
+    def kept_after_resume(self, kept_options: Mapping[str, Any]) -> dict[str, Any]:
         """Return the options that a run's ledger keeps after the run is resumed with these options.
 
         Args:
-            began: the options that the ledger kept before.
+            kept_options: the options that the ledger kept before.
         """
         inheritable = {option.name: value for option, value in self._values(Kept.INHERITED)}
-        return {**began, **inheritable}
+        return {**kept_options, **inheritable}
 
-    def inherit(self, began: Mapping[str, Any], mirror: str | None) -> Options:
+    def inherit(self, kept_options: Mapping[str, Any], mirror: str | None) -> Options:
         """Return a copy of these options with the values that a resumed run inherits.
 
         An option that is given, or is in `ended`, is not inherited.
 
         Args:
-            began: the options that the run's ledger keeps.
+            kept_options: the options that the run's ledger keeps.
             mirror: the address of the run's mirror; None for a run without a mirror.
         """
         options = replace(self, mirror_then_delete=False) if self.bring_back else self
         inherited = {
-            option.name: began[option.name]
+            option.name: kept_options[option.name]
             for option, value in options._values(*_INHERITED)
             if value == option.default
             and option.name not in self.ended
-            and began.get(option.name) is not None
+            and kept_options.get(option.name) is not None
         }
         if options.evict or options.offline:
             inherited.pop("stream", None)
@@ -154,27 +154,27 @@ class Options(OptionFields):
             inherited.pop("evict", None)
         return replace(options, mirror=options.mirror or mirror, ended=frozenset(), **inherited)
 
-    def plans_otherwise(self, began: Mapping[str, Any]) -> bool:
+    def plans_otherwise(self, kept_options: Mapping[str, Any]) -> bool:
         """Return whether an option of the plan is given with another value than the run's.
 
         Args:
-            began: the options that the run's ledger keeps.
+            kept_options: the options that the run's ledger keeps.
         """
         return any(
             value is not None
-            and json.dumps(value, default=str) != json.dumps(began.get(option.name))
+            and json.dumps(value, default=str) != json.dumps(kept_options.get(option.name))
             for option, value in self._values(Kept.PLANNED)
         )
 
-    def to_repeat(self, began: Mapping[str, Any]) -> dict[str, Any]:
+    def to_repeat(self, kept_options: Mapping[str, Any]) -> dict[str, Any]:
         """Return the options, by name, that the command that resumes the run must repeat.
 
         Args:
-            began: the options that the run's ledger keeps.
+            kept_options: the options that the run's ledger keeps.
         """
         repeated: dict[str, Any] = {}
         for option, value in self._values(Kept.REPEATED, *_INHERITED):
-            inherited = began.get(option.name) if option.kept in _INHERITED else None
+            inherited = kept_options.get(option.name) if option.kept in _INHERITED else None
             if option.name in self.ended:
                 if inherited is not None:
                     repeated[option.name] = option.type.default_word
@@ -182,19 +182,19 @@ class Options(OptionFields):
                 repeated[option.name] = value
         return repeated
 
-    def words_to_start_over(self, began: Mapping[str, Any]) -> list[str]:
+    def words_to_start_over(self, kept_options: Mapping[str, Any]) -> list[str]:
         """Return the words of a command that starts a new run with the options of this run.
 
         A new run inherits no options.
 
         Args:
-            began: the options that the run's ledger keeps. An option of the plan that is not given
-                here has its value there.
+            kept_options: the options that the run's ledger keeps. An option of the plan that is not
+                given here has its value there.
         """
         words = []
         for option, value in self._values(*(set(Kept) - {Kept.NO})):
             if option.kept is Kept.PLANNED and value is None:
-                value = began.get(option.name)
+                value = kept_options.get(option.name)
             defaults = (option.default, _PLANNED_DEFAULTS.get(option.name))
             if value not in defaults and "run" in option.commands:
                 words += option.words(value)

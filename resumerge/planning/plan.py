@@ -18,7 +18,7 @@ from resumerge.planning.quantised.alike import QuantisedOutput
 from resumerge.recipe import Recipe
 from resumerge.sizes import counted
 from resumerge.sources.left_out import LeftOut
-from resumerge.sources.types import Source
+from resumerge.sources.types import REMOTE, Source
 from resumerge.tensors import Sliced, Stacked, Stored, Tensor, stored_in
 from resumerge.tensors.dtypes import nbytes
 from resumerge.tokenizers.output_vocabulary import OutputVocabulary
@@ -312,3 +312,7 @@ class Plan:
             for stored in stored_in(tensor)
             if self.sources[stored.source].part_of(stored.file)[0].kind in kinds
         )
+
+    def remote_files_of(self, unit: Unit) -> frozenset[SourceFileKey]:
+        """Return the remote files that a unit reads, whether downloaded or streamed."""
+        return self.files_of(unit.expression, *REMOTE)

@@ -166,12 +166,12 @@ class _Expressed(NamedTuple):
     """The tensors of the output, each with the expression that computes it.
 
     Args:
-        planned: the tensors, in the order of the files.
-        targets: the same tensors, with experts packed or split as in the reference's files.
+        as_named: the tensors, each expert by its own name, in the order of the files.
+        as_stored: the same tensors, with experts packed or split as in the reference's files.
     """
 
-    planned: list[Target]
-    targets: list[Target]
+    as_named: list[Target]
+    as_stored: list[Target]
 
 
 @dataclass
@@ -259,7 +259,9 @@ class _Planner:
         if self.problems:
             raise InputError(sorted(self.problems, key=lambda p: (p.line is None, p.line or 0)))
         self._add_notes(matched, specified, expressed)
-        return self._in_files(matched.layer_maps, expressed.targets, tokens, seed, shard_size, stem)
+        return self._in_files(
+            matched.layer_maps, expressed.as_stored, tokens, seed, shard_size, stem
+        )
 
     def _compare_models(self) -> None:
         """Collect the notes on the models, and check that their configs fit the reference's."""
@@ -380,12 +382,12 @@ class _Planner:
 
     def _check(self, layer_maps: list[LayerMap], expressed: _Expressed) -> None:
         """Check that the output has tensors, and that they form a model that can be written."""
-        if not expressed.targets and not self.problems:
+        if not expressed.as_stored and not self.problems:
             self.problems.append(self._nothing_to_merge())
         reference = self.models.sources[self.models.reference]
         self._collect(check_quantised(self.recipe, reference, flat=self.flat))
         if not self.problems:
-            self._collect(check_implied(self.recipe, self.models, layer_maps, expressed.planned))
+            self._collect(check_implied(self.recipe, self.models, layer_maps, expressed.as_named))
 
     def _nothing_to_merge(self) -> Problem:
         return self.recipe.problem(
@@ -407,7 +409,7 @@ class _Planner:
                 f"{part.name} is not among the modules: it is copied from {reference}"
             )
         tied = tied_names(models.sources[reference].config, models.sources[reference].tensors)
-        if untied := [target.name for target in expressed.planned if target.name in tied]:
+        if untied := [target.name for target in expressed.as_named if target.name in tied]:
             self.notes.append(
                 f"the output does not tie its head to its embedding, as {reference} does: a model "
                 f"has a head of its own, or they come from different slices ({listed(untied)})"
@@ -427,7 +429,7 @@ class _Planner:
                     f"{ref} has {counted(len(names), 'tensor')} that {reference} lacks; "
                     f"the output leaves out {listed(sorted(names))}"
                 )
-        self.notes += note_on_packed_files(expressed.targets, self.mixtures, reference)
+        self.notes += note_on_packed_files(expressed.as_stored, self.mixtures, reference)
 
     def _in_files(
         self,

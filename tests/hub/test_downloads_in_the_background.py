@@ -130,7 +130,7 @@ def test_while_another_arrives_there_may_be_space_later(
     fetcher = Prefetcher(
         wanted, metadata, evicting=True, on_start=on_start, reserved_bytes=reserved_bytes
     )
-    fetcher.blocked_at = 0
+    fetcher.ready_count_when_blocked = 0
     with fetcher:
         while len(asked) < 4:
             fetcher.wait(0.1)
@@ -179,9 +179,11 @@ def test_where_nothing_can_free_any_the_run_stops(
     of_a_disk(0, monkeypatch)
     wanted = [(source, FILES[0])]
     with Prefetcher(wanted, metadata, evicting=True) as fetcher:
-        fetcher.blocked_at = 1  # a caller that has seen another number of files than is ready
+        fetcher.ready_count_when_blocked = (
+            1  # a caller that has seen another number of files than is ready
+        )
         fetcher.wait(0.5)
-        fetcher.blocked_at = 0
+        fetcher.ready_count_when_blocked = 0
         stopped = failure(fetcher)
     assert isinstance(stopped, Resumable) and stopped.reason == "disk_full"
     assert "Downloads that are no longer needed were already deleted" in str(stopped)

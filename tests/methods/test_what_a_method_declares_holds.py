@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,58 @@ def test_rows_that_stay_together(
     method: str, parameters: str, models: str, base: str, expected: int | None
 ) -> None:
     assert METHODS[method].row_elements(context(method, parameters, models, base)) == expected
+
+
+class Recorded(dict[str, Any]):
+    """Parameters that record which of them are read."""
+
+    def __init__(self, parameters: Mapping[str, Any], read: set[str]) -> None:
+        super().__init__(parameters)
+        self.read = read
+
+    def __getitem__(self, name: str) -> Any:
+        self.read.add(name)
+        return super().__getitem__(name)
+
+    def __contains__(self, name: object) -> bool:
+        self.read.add(str(name))
+        return super().__contains__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.read.add(name)
+        return super().get(name, default)
+
+    def items(self) -> Any:
+        self.read.update(self)
+        return super().items()
+
+    def values(self) -> Any:
+        self.read.update(self)
+        return super().values()
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in METHODS.built_in if METHODS[name].not_in_statistics]
+)
+def test_statistics_read_no_parameter_that_they_do_not_depend_on(name: str) -> None:
+    """The variants of a sweep that differ only in such parameters share their statistics."""
+    method = METHODS[name]
+    known = [parameter.name for parameter in method.parameters]
+    given = {"weight": 1, "density": 0.5, "epsilon": 0.1, "gamma": 0.1, "rescale": "true"}
+    given |= {"select_topk": 0.5, "t": 0.5}
+    values = ", ".join(f"{key}: {value}" for key, value in given.items() if key in known)
+    models = "abc"[: method.most or 3]
+    asked = context(name, f"{{{values}}}", models, "a" if method.base == "required" else "")
+    read: set[str] = set()
+    reads(
+        name,
+        replace(
+            asked,
+            params=Recorded(asked.params, read),
+            per_model=tuple(Recorded(params, read) for params in asked.per_model),
+        ),
+    )
+    assert read & method.not_in_statistics == set()
 
 
 def test_masks_that_are_needed_twice_are_held_bit_by_bit() -> None:

@@ -63,7 +63,16 @@ LISTED = section("CONTRIBUTING.md", "## The rooms", "## How a command works")
 ROOM_LIST, _, ENGINE_LIST = LISTED.partition("Inside `engine/`")
 DECISIONS = section("docs/architecture.md", "### Where is it decided", "\n### ")
 ADDITIONS = section("CONTRIBUTING.md", "## How to add", "\n## ").replace("\n- ", "; ")
-STAGES = section("CONTRIBUTING.md", "## How a command works", "\n## ")
+PHASES = section("CONTRIBUTING.md", "## How a command works", "\n## ")
+
+
+def test_the_list_of_things_to_add_has_every_entry() -> None:
+    text = section("CONTRIBUTING.md", "## How to add", "\n## ")
+    anchors = {
+        re.sub(r"[^\w\s-]", "", title.lower()).strip().replace(" ", "-")
+        for title in re.findall(r"^### (.*)$", text, re.MULTILINE)
+    }
+    assert set(re.findall(r"\(#([\w-]+)\)", text.partition("\n### ")[0])) == anchors
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda f: f.relative_to(CHECKOUT).as_posix())
@@ -89,7 +98,7 @@ def test_the_table_of_rooms_names_what_is_there() -> None:
 
 def test_the_lists_for_contributors_name_what_is_there() -> None:
     places = PACKAGE, PACKAGE / "engine"
-    named = re.findall(r"\b[a-z_]+(?:/[a-z_]+)*(?:/|\.py)(?!\w)", ROOM_LIST + STAGES)
+    named = re.findall(r"\b[a-z_]+(?:/[a-z_]+)*(?:/|\.py)(?!\w)", ROOM_LIST + PHASES)
     assert len(named) > 20
     inside = [*places, *ROOMS]
     assert [name for name in named if not is_there(name, *inside)] == []

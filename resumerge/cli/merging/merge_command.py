@@ -21,7 +21,7 @@ from resumerge.engine.resources.allocation_errors import (
     out_of_memory,
 )
 from resumerge.engine.resources.open_files import allow_many_open_files
-from resumerge.engine.resources.resource_errors import DISK_ERRORS, out_of_order
+from resumerge.engine.resources.resource_errors import DISK_ERRORS, as_resumable
 from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import Interrupted, Resumable, ResumergeError
 from resumerge.ledger.ledger import LEDGER_FILE
@@ -158,7 +158,7 @@ class MergeCommand:
         except (Interrupted, Resumable) as stopped:
             return self._stopped(stopped)
         except DISK_ERRORS as error:
-            return self._stopped(out_of_order(error))
+            return self._stopped(as_resumable(error))
         except ResumergeError as error:
             self._close()
             say(self._err, str(error))

@@ -12,7 +12,7 @@ from resumerge.sources import Source
 from resumerge.tokenizers.origin import tokenizer_part
 
 
-def check_companions(context: RunContext, plan: Plan, name: str) -> Plan:
+def check_companions(context: RunContext, plan: Plan, name: str) -> list[str]:
     """Generate every companion as the end of the run does, and read every file that is copied.
 
     Files of Hub models that are not in the cache are downloaded, since they are small.
@@ -23,7 +23,7 @@ def check_companions(context: RunContext, plan: Plan, name: str) -> Plan:
         name: the model's name.
 
     Returns:
-        the plan, with a reminder for each damaged file that is copied nevertheless.
+        a reminder for each damaged file that is copied nevertheless.
 
     Raises:
         InputError: a file cannot be read; or it is damaged, and the run needs to edit it.
@@ -40,7 +40,7 @@ def check_companions(context: RunContext, plan: Plan, name: str) -> Plan:
             reminders.append(
                 f"{path} is damaged ({damage}): download or save it again, or it is copied as it is"
             )
-    return plan.with_reminders(reminders)
+    return reminders
 
 
 def are_cached(plan: Plan) -> bool:

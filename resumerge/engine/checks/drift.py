@@ -166,18 +166,20 @@ def is_of_recipe(record: Mapping[str, Any], recipe: Recipe) -> bool:
     return normalized(recipe_of_run) == normalized(recipe)
 
 
-def note_new_checkpoints(context: RunContext, record: Mapping[str, Any], given: Recipe) -> bool:
-    """Return whether a recipe is the run's, except for newer checkpoints that its patterns match.
+def without_new_checkpoints(
+    context: RunContext, record: Mapping[str, Any], recipe: Recipe
+) -> Recipe | None:
+    """Return a recipe; None if it is the run's, except for newer checkpoints that patterns match.
 
-    New checkpoints are reported to the user.
+    The newer checkpoints are reported to the user: they are not in the run.
     """
-    newer = checkpoints_since(given.text, record["config_text"])
+    newer = checkpoints_since(recipe.text, record["config_text"])
     if newer:
         context.reporter.note(
             f"not in this run, since they are newer than it: {some(newer)}; start over with "
             "--restart, or name another output, to have them"
         )
-    return newer is not None
+    return recipe if newer is None else None
 
 
 def edited_recipe(context: RunContext, record: Mapping[str, Any]) -> Recipe | None:

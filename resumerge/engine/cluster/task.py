@@ -29,7 +29,7 @@ from resumerge.engine.execute.local_computation import LocalComputation
 from resumerge.engine.opening.plan_rows import shard_rows, source_rows, unit_rows
 from resumerge.engine.reporter import Reporter
 from resumerge.engine.resources.allocator import reuse_freed_memory
-from resumerge.engine.resources.resource_errors import DISK_ERRORS, out_of_order
+from resumerge.engine.resources.resource_errors import DISK_ERRORS, as_resumable
 from resumerge.engine.resources.signals import StopRequest
 from resumerge.engine.resources.temporary import TemporaryFolder
 from resumerge.engine.shards.shard_files import ShardFiles
@@ -124,7 +124,7 @@ def run_task(
     except InputError as error:
         return Failed(node, Reason.REFUSED, str(error))
     except DISK_ERRORS as error:
-        stopped = out_of_order(error)
+        stopped = as_resumable(error)
         return Failed(node, stopped.reason, stopped.message)
     except MemoryError as error:
         return Failed(node, Reason.OOM, f"out of memory: {error}")

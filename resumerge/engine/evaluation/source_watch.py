@@ -70,11 +70,6 @@ class SourceWatch:
         )
 
 
-def remote_files_of(plan: Plan, unit: Unit) -> frozenset[SourceFileKey]:
-    """Return the remote files that a unit reads, whether downloaded or streamed."""
-    return plan.files_of(unit.expression, *REMOTE)
-
-
 def _files_of(plan: Plan, unit: Unit) -> frozenset[SourceFileKey]:
     return plan.files_of(unit.expression, "local", *REMOTE)
 

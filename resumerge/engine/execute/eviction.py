@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from resumerge.engine.evaluation.source_watch import remote_files_of
 from resumerge.ledger import Ledger, Progress
 from resumerge.planning.plan import Plan
 from resumerge.remote.file import RemoteFile
@@ -47,7 +46,7 @@ class DownloadEvictor:
         self._readers: Counter[Path] = Counter()
         self._files: dict[Path, set[tuple[int, str]]] = {}
         for unit, unit_progress in zip(plan.units, progress):
-            for number, name in remote_files_of(plan, unit):
+            for number, name in plan.remote_files_of(unit):
                 blob = remote_file(plan.sources[number], name).blob
                 self._files.setdefault(blob, set()).add((number, name))
             if not unit_progress.is_complete:
@@ -73,7 +72,7 @@ class DownloadEvictor:
     def _blobs(self, unit: int) -> set[Path]:
         return {
             remote_file(self._plan.sources[number], name).blob
-            for number, name in remote_files_of(self._plan, self._plan.units[unit])
+            for number, name in self._plan.remote_files_of(self._plan.units[unit])
         }
 
     def _remove(self, blobs: Iterable[Path]) -> None:

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 
-from resumerge.engine.evaluation.source_watch import remote_files_of
 from resumerge.engine.execute.execution import ExecutionContext
 from resumerge.engine.shards.space_reservation import SpaceReservation
 from resumerge.planning.plan import Plan, SourceFileKey, Unit
@@ -35,7 +34,7 @@ def download_order(
     """
     first_units: dict[tuple[int, RemoteFiles], int] = {}
     for unit in units:
-        files = (f for f in remote_files_of(plan, unit) if not plan.sources[f[0]].is_streamed(f[1]))
+        files = (f for f in plan.remote_files_of(unit) if not plan.sources[f[0]].is_streamed(f[1]))
         first_units.setdefault((unit.shard if by_shard else 0, frozenset(files)), unit.number)
     chosen_files: dict[tuple[int, str], None] = {}
 
@@ -72,10 +71,10 @@ class WorkQueue:
         self._order = order_of_units(self._plan)
         self._places = {number: place for place, number in enumerate(self._order)}
         self._progress = execution.progress
-        self._files_ready = -1
+        self._ready_count_seen = -1
         for unit, unit_progress in zip(self._plan.units, execution.progress):
             if not unit_progress.is_complete:
-                files = remote_files_of(self._plan, unit)
+                files = self._plan.remote_files_of(unit)
                 self._waiting.setdefault(files, []).append(self._places[unit.number])
 
     def take(self) -> Unit | None:
@@ -130,7 +129,9 @@ class WorkQueue:
             if self._prefetcher.progress != progress:
                 waiting_since, progress = time.monotonic(), self._prefetcher.progress
             space_expected = self._space.will_be_freed(time.monotonic() - waiting_since)
-            self._prefetcher.blocked_at = None if space_expected else self._files_ready
+            self._prefetcher.ready_count_when_blocked = (
+                None if space_expected else self._ready_count_seen
+            )
             if self._ready and not space_expected and not self._allocated_shard_waits():
                 if self._reserve_shard() is not None:  # space was freed since the first check
                     continue
@@ -138,7 +139,7 @@ class WorkQueue:
             self._prefetcher.wait(POLL_SECONDS)
             self._move_ready()
             report()
-        self._prefetcher.blocked_at = None
+        self._prefetcher.ready_count_when_blocked = None
         return shard is not None and not self._stop.requested
 
     @property
@@ -168,9 +169,9 @@ class WorkQueue:
 
     def _move_ready(self) -> None:
         """Move units from waiting to ready if their files have arrived since the last call."""
-        if self._files_ready == self._prefetcher.ready_count:
+        if self._ready_count_seen == self._prefetcher.ready_count:
             return
-        self._files_ready = self._prefetcher.ready_count
+        self._ready_count_seen = self._prefetcher.ready_count
         for files in [f for f in self._waiting if self._are_present(f)]:
             for place in self._waiting.pop(files):
                 shard = self._plan.units[self._order[place]].shard

@@ -14,7 +14,7 @@ from resumerge.engine.checks.drift import (
     check_recipe_drift,
     edited_recipe,
     is_of_recipe,
-    note_new_checkpoints,
+    without_new_checkpoints,
 )
 from resumerge.engine.checks.paths import check_outside, source_folders
 from resumerge.engine.context import RunContext
@@ -96,23 +96,26 @@ def adopt(context: RunContext, found: ExistingRun) -> Iterator[AdoptedRun]:
             named_output = found.out.path if found.out is not None else context.options.output
             _check_same_output(record, named_output)
             mirror_named = context.options.mirror is not None
-            mirror_url = context.mirror.url if context.mirror else record["mirror"]
-            url = context.options.mirror or mirror_url
-            check_stays_in_bucket(context.options, Path(record["output"]), record["mirror"], url)
+            run_mirror_url = context.mirror.url if context.mirror else record["mirror"]
+            chosen_url = context.options.mirror or run_mirror_url
+            check_stays_in_bucket(
+                context.options, Path(record["output"]), record["mirror"], chosen_url
+            )
             new_recipe = found.recipe or edited_recipe(context, record)
             if new_recipe is not None and not context.options.restart:
-                new_recipe = (
-                    None if note_new_checkpoints(context, record, new_recipe) else new_recipe
-                )
+                new_recipe = without_new_checkpoints(context, record, new_recipe)
             replaced = context.options.restart or _may_be_replaced(
-                context, ledger, new_recipe, may_lose_files=found.names_recipe and url is None
+                context,
+                ledger,
+                new_recipe,
+                may_lose_files=found.names_recipe and chosen_url is None,
             )
             if replaced and found.names_recipe:
-                url = context.options.mirror
-                _note_kept_mirror(context, mirror_url)
+                chosen_url = context.options.mirror
+                _note_kept_mirror(context, run_mirror_url)
             else:
-                _inherit_options(context, record, mirror_url)
-            mirror = context.open_mirror(url) if url else None
+                _inherit_options(context, record, run_mirror_url)
+            mirror = context.open_mirror(chosen_url) if chosen_url else None
             if mirror is not None:
                 mirror.set_noun_for(Path(record["output"]))
             recipe = check_recipe_drift(context, record, new_recipe, replaced=replaced)
@@ -145,7 +148,7 @@ def recipe_problems(context: RunContext, folder: Path, recipe: Recipe) -> list[P
     try:
         with closing(Ledger(folder / LEDGER_FILE, read_only=True)) as ledger:
             record = ledger.run()
-            new_recipe = None if note_new_checkpoints(context, record, recipe) else recipe
+            new_recipe = without_new_checkpoints(context, record, recipe)
             has_mirror = bool(context.options.mirror or record["mirror"])
             replaced = _may_be_replaced(context, ledger, new_recipe, may_lose_files=not has_mirror)
             check_recipe_drift(context, record, new_recipe, replaced=replaced)

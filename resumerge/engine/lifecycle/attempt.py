@@ -24,7 +24,7 @@ from resumerge.engine.recovery.recovery import Recovery
 from resumerge.engine.resources.allocation_errors import is_out_of_memory, out_of_memory
 from resumerge.engine.resources.allocator import give_back_freed_memory, reuse_freed_memory
 from resumerge.engine.resources.governor import largest_uncommitted_limit
-from resumerge.engine.resources.resource_errors import DISK_ERRORS, out_of_order
+from resumerge.engine.resources.resource_errors import DISK_ERRORS, as_resumable
 from resumerge.engine.shards.shard_files import ShardFiles
 from resumerge.engine.shards.space_reservation import starts_sparse
 from resumerge.engine.timer import Timer
@@ -121,7 +121,7 @@ class Attempt:
             raise
         except (ResumergeError, *DISK_ERRORS) as error:
             state = "interrupted"
-            stop_error = error if isinstance(error, ResumergeError) else out_of_order(error)
+            stop_error = error if isinstance(error, ResumergeError) else as_resumable(error)
             with suppress(*DISK_ERRORS):
                 cause = {"cause": stop_error.reason} if isinstance(stop_error, Resumable) else {}
                 self.ledger.events.add(EventKind.STOPPED, reason=str(stop_error), **cause)

@@ -105,7 +105,7 @@ def _begin(
     bytes_on_disk = new.swept.nbytes if new.swept else 0
     check_new(context, plan, estimate, new.out, replaced=new.replaced, bytes_there=bytes_on_disk)
     budget = resource_budget(context, plan, estimate)
-    plan = check_companions(context, plan, new.out.model)
+    plan = plan.with_reminders(check_companions(context, plan, new.out.model))
     # create
     new.abandon()
     with create_run(context, plan, new) as ledger:
@@ -164,7 +164,7 @@ def _check_and_merge(
     only_in_mirror = [] if reconciler is None else reconciler.compare()
     _check_space(context, run.out.folder, plan, only_in_mirror)
     budget = resource_budget(context, plan, estimate, memory_wait=context.options.memory_wait)
-    plan = _check_companions(context, plan, run.out)
+    plan = plan.with_reminders(_check_companions(context, plan, run.out))
     context.storage.make_folder(run.out.folder)
     with output_lock(run.out):
         keep_options(context, run)
@@ -272,7 +272,7 @@ def _adopt_uploaded(
             adopt_uploaded(plan, run.ledger, files, mirror.store, lease.token, lease.check)
 
 
-def _check_companions(context: RunContext, plan: Plan, out: OutputPath) -> Plan:
+def _check_companions(context: RunContext, plan: Plan, out: OutputPath) -> list[str]:
     """Check the companions of an existing run; a problem raises `Resumable`, not `InputError`."""
     try:
         return check_companions(context, plan, out.model)

@@ -11,7 +11,7 @@ from resumerge.digests import sha256_of
 from resumerge.engine.mirror_session.abandon import back_up, backup_names
 from resumerge.engine.mirror_session.checks import refuse_mirror
 from resumerge.engine.mirror_session.session import MirrorSession
-from resumerge.engine.resources.resource_errors import is_full, out_of_order
+from resumerge.engine.resources.resource_errors import as_resumable, is_full
 from resumerge.engine.resources.temporary import TemporaryFolder
 from resumerge.engine.shards.shard_files import PARTIAL
 from resumerge.errors import Reason, Resumable, refuse
@@ -313,7 +313,7 @@ def fetch_from_mirror(
                 incoming.with_name(incoming.name + PART),
             ):  # make space on the disk
                 storage.remove(path)
-            raise out_of_order(error) from error
+            raise as_resumable(error) from error
 
     try:
         retry_store(mirror.store, download)

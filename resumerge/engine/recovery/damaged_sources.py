@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from resumerge.engine.evaluation.source_watch import remote_files_of
 from resumerge.event_kinds import EventKind
 from resumerge.ledger import Ledger
 from resumerge.planning.plan import Plan
@@ -24,7 +23,7 @@ def find_damage(
     began = ledger.run()["created"]
     handled = {event["data"].get("damage") for event in ledger.events.all(EventKind.SOURCE_DAMAGED)}
     unhandled = {}
-    for files in {remote_files_of(plan, unit) for unit in plan.units}:
+    for files in {plan.remote_files_of(unit) for unit in plan.units}:
         for number, name in files:
             file = remote_file(plan.sources[number], name)
             for path in {file.pointer, file.blob}:
@@ -54,8 +53,8 @@ def forget_damaged(
         read_files: set[tuple[int, str]] = set()
         needed_files: set[tuple[int, str]] = set()
         for unit, unit_progress in zip(plan.units, progress):
-            read_files |= remote_files_of(plan, unit) if unit_progress.committed_blocks else set()
-            needed_files |= remote_files_of(plan, unit) if not unit_progress.is_complete else set()
+            read_files |= plan.remote_files_of(unit) if unit_progress.committed_blocks else set()
+            needed_files |= plan.remote_files_of(unit) if not unit_progress.is_complete else set()
         for number, name in read_files & needed_files:  # records damage in the metadata cache
             check_cached(
                 remote_file(plan.sources[number], name), metadata, DownloadCallbacks(check=check)
@@ -67,7 +66,7 @@ def forget_damaged(
             units = [
                 unit.number
                 for unit, unit_progress in zip(plan.units, progress)
-                if unit_progress.committed_blocks and key in remote_files_of(plan, unit)
+                if unit_progress.committed_blocks and key in plan.remote_files_of(unit)
             ]
             model = plan.sources[key[0]].ref.text
             ledger.units.forget(

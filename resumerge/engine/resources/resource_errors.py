@@ -35,7 +35,7 @@ def resumable_disk_errors() -> Iterator[None]:
     try:
         yield
     except DISK_ERRORS as error:
-        raise out_of_order(error) from error
+        raise as_resumable(error) from error
 
 
 def is_full(error: Exception) -> bool:
@@ -43,7 +43,7 @@ def is_full(error: Exception) -> bool:
     return getattr(error, "errno", None) in DISK_FULL
 
 
-def out_of_order(error: Exception, then: str = "resume") -> Resumable:
+def as_resumable(error: Exception, then: str = "resume") -> Resumable:
     """Return the `Resumable` that explains a disk error to the user.
 
     Args:

@@ -69,8 +69,8 @@ class Prefetcher:
             is called only if `evicting` is true.
 
     Attributes:
-        blocked_at: the number of ready files at the time when the caller ran out of work and could
-            free no more disk space; None while it has work.
+        ready_count_when_blocked: the number of ready files at the time when the caller ran out of
+            work and could free no more disk space; None while it has work.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Prefetcher:
         on_event: Callable[..., None] = lambda kind, **facts: None,
         reserved_bytes: Callable[[bool, Path], int] = lambda blocked, cache: 0,
     ) -> None:
-        self.blocked_at: int | None = None
+        self.ready_count_when_blocked: int | None = None
         self._wanted = list(
             {remote_file(s, name): s.part_of(name)[0] for s, name in wanted}.items()
         )
@@ -260,9 +260,9 @@ class Prefetcher:
         """
         active = [f for f in self._admitted - self._ready if f in self._bytes_done]
         expected_bytes = sum(other.size - self._bytes_done[other] for other in active)
-        # `blocked_at` is read before the free space, because a blocked caller has already freed all
+        # This count is read before the free space, because a blocked caller has already freed all
         # the space that it can. A caller that has not seen the latest ready file is not blocked.
-        blocked = self.blocked_at == len(self._ready)
+        blocked = self.ready_count_when_blocked == len(self._ready)
         free = free_bytes(file.cache.absolute())
         reserved = self._reserved_bytes(blocked, file.cache) if self._evicting else 0
         if free - expected_bytes >= needed + FREE_BESIDE_DOWNLOADS + reserved:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from made_up_plans import llama, plan, tensor
 
-from resumerge.engine.evaluation.source_watch import remote_files_of
 from resumerge.engine.execute import work_queue
 from resumerge.engine.execute.work_queue import WorkQueue, download_order
 from resumerge.errors import Reason, Resumable
@@ -69,7 +68,7 @@ def test_all_files_of_a_shard_come_before_those_of_later_ones() -> None:
 
 def test_local_files_are_not_downloaded() -> None:
     found = copied(model({"a": 30}, "a.w", kind="local"))
-    assert order(found) == "" and remote_files_of(found, found.units[0]) == frozenset()
+    assert order(found) == "" and found.remote_files_of(found.units[0]) == frozenset()
 
 
 def test_only_files_that_a_pending_unit_reads_are_downloaded() -> None:
@@ -93,7 +92,7 @@ class Bench:
         self.reports = 0
         self.stop = SimpleNamespace(requested=False)
         self.prefetcher = SimpleNamespace(
-            ready_count=0, progress=None, blocked_at=None,
+            ready_count=0, progress=None, ready_count_when_blocked=None,
             is_ready=lambda source, name: name in self.here, wait=self._wait,
         )  # fmt: skip
         space = SimpleNamespace(
@@ -216,11 +215,11 @@ def test_downloads_are_told_when_they_alone_block() -> None:
     bench = Bench(copied(model({"a": 1}, "a.1")))
     seen: list[object] = []
     bench.next_waits = [
-        lambda: seen.append(bench.prefetcher.blocked_at),
-        lambda: (seen.append(bench.prefetcher.blocked_at), bench.arrive("a")),
+        lambda: seen.append(bench.prefetcher.ready_count_when_blocked),
+        lambda: (seen.append(bench.prefetcher.ready_count_when_blocked), bench.arrive("a")),
     ]
     assert bench.queue.wait(bench.report)
-    assert seen == [0, 0] and bench.prefetcher.blocked_at is None
+    assert seen == [0, 0] and bench.prefetcher.ready_count_when_blocked is None
 
 
 def test_downloads_that_wait_for_space_are_not_told_that_they_block() -> None:
@@ -230,8 +229,8 @@ def test_downloads_that_wait_for_space_are_not_told_that_they_block() -> None:
     bench.full, bench.expected = {0}, True
     seen: list[object] = []
     bench.next_waits = [
-        lambda: seen.append(bench.prefetcher.blocked_at),
-        lambda: (seen.append(bench.prefetcher.blocked_at), bench.full.clear()),
+        lambda: seen.append(bench.prefetcher.ready_count_when_blocked),
+        lambda: (seen.append(bench.prefetcher.ready_count_when_blocked), bench.full.clear()),
     ]
     assert bench.queue.wait(bench.report)
     assert seen == [None, None]

@@ -15,7 +15,7 @@ import pytest
 from resumerge.engine.resources import allocation_errors, allocator, open_files
 from resumerge.engine.resources.allocation_errors import check_address_space, out_of_memory
 from resumerge.engine.resources.device import resolve_device
-from resumerge.engine.resources.resource_errors import out_of_order
+from resumerge.engine.resources.resource_errors import as_resumable
 from resumerge.errors import InputError
 from resumerge.planning.estimates.memory import REUSED
 
@@ -95,7 +95,7 @@ def test_more_files_may_be_open_and_what_was_allowed_stays_allowed(
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
 def test_too_many_open_files_are_told(few_files: Callable[[int], None], number: int) -> None:
     few_files(256)
-    found = out_of_order(OSError(number, "Too many open files"), "try again")
+    found = as_resumable(OSError(number, "Too many open files"), "try again")
     assert found.reason == "open_files"
     assert "this process may open 256" in str(found) and "then try again" in str(found)
 
@@ -105,7 +105,7 @@ def test_a_ledger_that_cannot_be_opened_may_lack_files(few_files: Callable[[int]
     error = sqlite3.OperationalError("unable to open database file")
     for free, reason in [(12, "io"), (11, "open_files"), (12, "io")]:
         few_files(limit_that_leaves(free))
-        assert out_of_order(error).reason == reason, "and what was tried is closed again"
+        assert as_resumable(error).reason == reason, "and what was tried is closed again"
 
 
 def limit_that_leaves(free: int) -> int:
@@ -126,7 +126,7 @@ def is_open(number: int) -> bool:
 
 
 def test_memory_that_a_disk_lacks_is_memory() -> None:
-    assert out_of_order(OSError(errno.ENOMEM, "Cannot allocate memory")).reason == "memory"
+    assert as_resumable(OSError(errno.ENOMEM, "Cannot allocate memory")).reason == "memory"
 
 
 def test_of_a_long_reason_the_first_line_is_told() -> None:

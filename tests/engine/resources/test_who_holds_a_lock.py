@@ -30,8 +30,8 @@ from resumerge.engine.resources.lock import (
     run_lock,
 )
 from resumerge.engine.resources.resource_errors import (
+    as_resumable,
     is_full,
-    out_of_order,
     resumable_disk_errors,
 )
 from resumerge.errors import InputError, Resumable
@@ -232,7 +232,7 @@ def test_a_lock_that_its_owner_removes_is_taken_anew(
 )
 def test_what_a_disk_says(error: Exception, reason: str, full: bool) -> None:
     assert is_full(error) is full
-    found = out_of_order(error, "try again")
+    found = as_resumable(error, "try again")
     assert (found.reason, found.exit_code) == (reason, 75)
     assert str(error) in str(found) and "try again" in str(found)
     with pytest.raises(Resumable) as raised, resumable_disk_errors():
