@@ -6,4 +6,6 @@ model of a trial and deletes it, `evaluation.py` runs the user's command on a mo
 does batches of trials. `document.py` makes the results' document. `state.py` finds the searches of
 a state folder. It reads their tables by `study_tables.py`, without Optuna, whose import takes a
 second.
+
+The package is not named ``search``: importing it would replace the function `resumerge.search`.
 """

@@ -5,13 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 from resumerge.errors import InputError, Problem
 from resumerge.experts.views import MixtureViews
-from resumerge.experts.written_experts import as_reference, note_on_packed_files
+from resumerge.experts.written_experts import as_reference
 from resumerge.extraction.differences import OpenTensors, open_tensors
-from resumerge.layout import ModulePart, listed
+from resumerge.layout import ModulePart
 from resumerge.layout.compared_modules import notes_on_modules
 from resumerge.layout.model_views import ModelViews
 from resumerge.methods import METHODS, MergeMethod
@@ -23,6 +22,7 @@ from resumerge.planning.flat.low_rank import reminder_of_matrices
 from resumerge.planning.flat.matching import FlatMatching, FlatViews, is_flat, not_flat
 from resumerge.planning.mismatch import Mismatches
 from resumerge.planning.module_matches import ModuleMatch, match_modules
+from resumerge.planning.notes import notes_on_tensors
 from resumerge.planning.other_outputs.adapters import (
     is_combination,
     plan_combination,
@@ -30,7 +30,8 @@ from resumerge.planning.other_outputs.adapters import (
     rank_of_models,
 )
 from resumerge.planning.other_outputs.mixtures import plan_mixture
-from resumerge.planning.parameters import Parameters, check_parameters, notes_on_filters
+from resumerge.planning.parameters import Parameters, check_parameters
+from resumerge.planning.partial_results import Expressed, Matched, Specified, Tokens
 from resumerge.planning.plan import LayerMap, Plan, Unshared
 from resumerge.planning.quantised.weights import check_quantised, quantised_output
 from resumerge.planning.reference_files import (
@@ -58,9 +59,7 @@ from resumerge.planning.tensor_specs import (
 from resumerge.planning.whole_numbers import notes_on_differences
 from resumerge.recipe import ModelRef, Recipe
 from resumerge.recipe.types import Module
-from resumerge.sizes import counted
 from resumerge.sources.left_out import LeftOut
-from resumerge.sources.tied_names import tied_names
 from resumerge.sources.types import Source, left_out_tensors
 from resumerge.tensors.target import Target
 from resumerge.tokenizers.chat_template import choose_template
@@ -120,58 +119,6 @@ def _find_method(recipe: Recipe) -> MergeMethod:
     if recipe.merge_method in METHODS:
         return METHODS[recipe.merge_method]
     raise InputError([unknown_method(recipe)])
-
-
-class _Matched(NamedTuple):
-    """The recipe's modules, matched with parts of the models.
-
-    Args:
-        modules: the recipe's modules, each with the part of the reference that it names.
-        fitting: the modules whose layers all models have.
-        unnamed: the parts of the reference that no module names.
-        layer_maps: the origins of stacked layers.
-    """
-
-    modules: list[ModuleMatch]
-    fitting: list[ModuleMatch]
-    unnamed: list[ModulePart]
-    layer_maps: list[LayerMap]
-
-
-class _Specified(NamedTuple):
-    """The tensors of the output, before their expressions are made.
-
-    Args:
-        specs: every tensor of the output.
-        unused: the names of each model's tensors that the output does not use.
-    """
-
-    specs: list[TensorSpec]
-    unused: Mapping[ModelRef, list[str]]
-
-
-class _Tokens(NamedTuple):
-    """The row alignment and the chat template of the output.
-
-    Args:
-        rows: the alignment of the rows of tokens; None if the rows are not aligned.
-        chat_template: the chat template of the output; None for the reference's.
-    """
-
-    rows: RowAlignment | None
-    chat_template: str | None
-
-
-class _Expressed(NamedTuple):
-    """The tensors of the output, each with the expression that computes it.
-
-    Args:
-        as_named: the tensors, each expert by its own name, in the order of the files.
-        as_stored: the same tensors, with experts packed or split as in the reference's files.
-    """
-
-    as_named: list[Target]
-    as_stored: list[Target]
 
 
 @dataclass
@@ -258,7 +205,12 @@ class _Planner:
         self._check(matched.layer_maps, expressed)
         if self.problems:
             raise InputError(sorted(self.problems, key=lambda p: (p.line is None, p.line or 0)))
-        self._add_notes(matched, specified, expressed)
+        self.notes += notes_on_differences(
+            self.recipe, self.models, specified.specs, flat=self.flat
+        )
+        self.notes += notes_on_tensors(
+            self.recipe, self.models, self.mixtures, matched, specified, expressed
+        )
         return self._in_files(
             matched.layer_maps, expressed.as_stored, tokens, seed, shard_size, stem
         )
@@ -274,14 +226,14 @@ class _Planner:
         self.notes += notes_on_quantisation(self.models.sources[self.models.reference])
         self.notes += notes_on_modules(self.recipe, self.models)
 
-    def _match(self) -> _Matched:
+    def _match(self) -> Matched:
         """Match the recipe's modules with parts of the models, and slices with their layers."""
         modules, unnamed, problems = match_modules(self.recipe, self.models)
         self.problems += problems
         fitting = modules if self.flat else [each for each in modules if self._fits(*each)]
         # The origins of layers can be checked only when no layers are missing.
         layer_maps = [] if self.problems else self._layer_maps(modules)
-        return _Matched(modules, fitting, unnamed, layer_maps)
+        return Matched(modules, fitting, unnamed, layer_maps)
 
     def _fits(self, module: Module, part: ModulePart) -> bool:
         """Return whether every model has the layers that a module merges; collect problems."""
@@ -308,7 +260,7 @@ class _Planner:
         self.problems += check_shared_counts(self.recipe, self.models, maps)
         return maps
 
-    def _tokenizer(self) -> _Tokens:
+    def _tokenizer(self) -> Tokens:
         """Return the alignment of the rows of tokens, and the chat template of the output."""
         templates = self.tokenizers.templates
         reference = self.models.reference
@@ -319,20 +271,20 @@ class _Planner:
         self._collect(problems)
         self.notes += notes
         if self.recipe.tokenizer is None:
-            return _Tokens(None, template)
+            return Tokens(None, template)
         vocabularies = self.tokenizers.vocabularies
         assumed = self.tokenizers.assumed
         rows = RowAlignment(self.recipe, self.recipe.tokenizer, self.models, vocabularies, assumed)
-        return _Tokens(rows, template)
+        return Tokens(rows, template)
 
-    def _specify(self, matched: _Matched) -> _Specified:
+    def _specify(self, matched: Matched) -> Specified:
         """Return every tensor of the output, and the models' tensors that it does not use."""
         if self.flat:
-            return _Specified(self._flat_specs(), {})
+            return Specified(self._flat_specs(), {})
         specs = self._tensor_specs(matched.fitting, matched.unnamed)
         self.left_out += unnamed_tensors(self.recipe, self.models, specs)
         unused = unused_tensors(self.models, matched.fitting, specs, self.mismatches)
-        return _Specified(specs, unused)
+        return Specified(specs, unused)
 
     def _flat_specs(self) -> list[TensorSpec]:
         """Return every tensor of the output, matched by name alone."""
@@ -360,7 +312,7 @@ class _Planner:
             specs += copied(self.models, part)
         return specs
 
-    def _express(self, specs: list[TensorSpec], rows: RowAlignment | None, seed: int) -> _Expressed:
+    def _express(self, specs: list[TensorSpec], rows: RowAlignment | None, seed: int) -> Expressed:
         """Make the expression that computes each tensor of the output."""
         expressions = Expressions(
             self.recipe, self.method, self.models, self.parameters, seed, self.mismatches, rows
@@ -378,9 +330,9 @@ class _Planner:
         if rows:
             self._collect(rows.problems)
             self.notes += rows.notes
-        return _Expressed(planned, targets)
+        return Expressed(planned, targets)
 
-    def _check(self, layer_maps: list[LayerMap], expressed: _Expressed) -> None:
+    def _check(self, layer_maps: list[LayerMap], expressed: Expressed) -> None:
         """Check that the output has tensors, and that they form a model that can be written."""
         if not expressed.as_stored and not self.problems:
             self.problems.append(self._nothing_to_merge())
@@ -398,44 +350,11 @@ class _Planner:
             fix="Check that all files of the model were saved",
         )
 
-    def _add_notes(self, matched: _Matched, specified: _Specified, expressed: _Expressed) -> None:
-        """Note which tensors were matched by another name, copied, or left out."""
-        models = self.models
-        reference = models.reference
-        self.notes += notes_on_differences(self.recipe, models, specified.specs, flat=self.flat)
-        self.notes += notes_on_filters(self.recipe, models)
-        for part in matched.unnamed:
-            self.notes.append(
-                f"{part.name} is not among the modules: it is copied from {reference}"
-            )
-        tied = tied_names(models.sources[reference].config, models.sources[reference].tensors)
-        if untied := [target.name for target in expressed.as_named if target.name in tied]:
-            self.notes.append(
-                f"the output does not tie its head to its embedding, as {reference} does: a model "
-                f"has a head of its own, or they come from different slices ({listed(untied)})"
-            )
-        for origins in matched.layer_maps:
-            unsliced = [s for s in models.layers[reference].counts if s != origins.stack]
-            if unsliced and matched.modules[0][0].name is None:
-                self.notes.append(
-                    f"slices choose layers of {origins.stack}; {', '.join(unsliced)} are merged as "
-                    "in the first slice"
-                )
-        for ref in models.sources:
-            for rename in models.renames(ref):
-                self.notes.append(f"tensors of {ref} are matched by name, with {rename}")
-            if names := specified.unused.get(ref):
-                self.notes.append(
-                    f"{ref} has {counted(len(names), 'tensor')} that {reference} lacks; "
-                    f"the output leaves out {listed(sorted(names))}"
-                )
-        self.notes += note_on_packed_files(expressed.as_stored, self.mixtures, reference)
-
     def _in_files(
         self,
         layer_maps: list[LayerMap],
         targets: list[Target],
-        tokens: _Tokens,
+        tokens: Tokens,
         seed: int,
         shard_size: int | None,
         stem: str,

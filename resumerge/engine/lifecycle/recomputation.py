@@ -23,7 +23,8 @@ from resumerge.engine.evaluation.evaluator import Evaluator
 from resumerge.engine.execute.budget import resource_budget
 from resumerge.engine.opening.pinned_plan import pinned_plan, pins_of, ranks_of
 from resumerge.engine.recovery.open_ledger import read_ledger
-from resumerge.engine.recovery.verify import Recomputation, Verification, verify_run
+from resumerge.engine.recovery.verification import Recomputation, Verification
+from resumerge.engine.recovery.verify import verify_run
 from resumerge.engine.reporter import Reporter
 from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import InputError, refuse

@@ -14,7 +14,7 @@ from resumerge.buckets.calls import check_library
 from resumerge.buckets.model import bucket_model
 from resumerge.digests import hash_file
 from resumerge.engine.context import RunContext
-from resumerge.engine.recovery.verify import compare_shard
+from resumerge.engine.recovery.checked_shard import compare_shard
 from resumerge.errors import InputError, refuse
 from resumerge.foreign_files import UnfitFile, read_foreign
 from resumerge.hub.model import cached_hub_model, hub_model

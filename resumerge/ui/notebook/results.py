@@ -12,7 +12,7 @@ from rich.text import Text
 
 from resumerge.documents.run import describe_run
 from resumerge.documents.status import status_of_mirror
-from resumerge.engine.recovery.verify import Verification
+from resumerge.engine.recovery.verification import Verification
 from resumerge.engine.reporter import Result
 from resumerge.errors import Problem
 from resumerge.ui.html.comparison import comparison_fragment

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Group, RenderableType
 
-from resumerge.engine.recovery.verify import Recomputation, Verification
+from resumerge.engine.recovery.verification import Recomputation, Verification
 from resumerge.printable import printable
 from resumerge.sizes import counted
 from resumerge.ui.terminal.prose import Prose

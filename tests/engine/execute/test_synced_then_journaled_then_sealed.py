@@ -21,7 +21,7 @@ from small_batches import use_small_batches
 from tiny_models import TWO_LAYERS, write_family
 
 from resumerge.engine.execute.work_queue import WorkQueue
-from resumerge.engine.recovery.verify import unit_of_row
+from resumerge.engine.recovery.checked_shard import unit_of_row
 from resumerge.engine.shards.shard_files import ShardFiles
 from resumerge.errors import Resumable
 from resumerge.ledger import Ledger, UnitCommit

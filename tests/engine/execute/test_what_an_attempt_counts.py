@@ -19,7 +19,7 @@ from tiny_models import TWO_LAYERS, write_family
 from resumerge.engine.execute import committer
 from resumerge.engine.execute.committer import Committer, WrittenBlocks
 from resumerge.engine.lifecycle.session import Session
-from resumerge.engine.recovery.verify import unit_of_row
+from resumerge.engine.recovery.checked_shard import unit_of_row
 from resumerge.engine.reporter import ProgressUpdate
 from resumerge.errors import Resumable
 from resumerge.ledger import LEDGER_FILE, SNAPSHOT_FILE, Ledger

@@ -18,7 +18,7 @@ from tiny_models import TWO_LAYERS, write_family
 import resumerge
 from resumerge.cli.main import main
 from resumerge.engine.lifecycle import recomputation
-from resumerge.engine.recovery.verify import Recomputation
+from resumerge.engine.recovery.verification import Recomputation
 from resumerge.engine.shards.checksums import unit_checksum
 from resumerge.errors import InputError
 from resumerge.kernels.hashes import hash_block

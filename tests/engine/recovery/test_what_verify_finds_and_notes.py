@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from crashing import Bench, Merge, flip
 
-from resumerge.engine.recovery.verify import Verification, verify_run
+from resumerge.engine.recovery.verification import Verification
+from resumerge.engine.recovery.verify import verify_run
 from resumerge.engine.resources.lock import run_lock
 from resumerge.ledger import LEDGER_FILE, SNAPSHOT_FILE, Ledger
 from resumerge.storage import Storage

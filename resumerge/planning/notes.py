@@ -1,0 +1,61 @@
+"""Notes on a planned output: tensors that were matched by another name, copied, or left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from resumerge.experts.views import MixtureViews
+from resumerge.experts.written_experts import note_on_packed_files
+from resumerge.layout import listed
+from resumerge.layout.model_views import ModelViews
+from resumerge.planning.parameters import notes_on_filters
+from resumerge.planning.partial_results import Expressed, Matched, Specified
+from resumerge.recipe import Recipe
+from resumerge.sizes import counted
+from resumerge.sources.tied_names import tied_names
+
+
+def notes_on_tensors(
+    recipe: Recipe,
+    models: ModelViews,
+    mixtures: MixtureViews,
+    matched: Matched,
+    specified: Specified,
+    expressed: Expressed,
+) -> Iterator[str]:
+    """Yield a note on each way in which the output's tensors are not simply those of the models.
+
+    Args:
+        recipe: the recipe.
+        models: the models; their tensors are looked up by the reference's names.
+        mixtures: the same models, with their experts in one form.
+        matched: the recipe's modules, matched with parts of the models.
+        specified: the tensors of the output, and those that it does not use.
+        expressed: the tensors of the output with their expressions.
+    """
+    reference = models.reference
+    yield from notes_on_filters(recipe, models)
+    for part in matched.unnamed:
+        yield f"{part.name} is not among the modules: it is copied from {reference}"
+    tied = tied_names(models.sources[reference].config, models.sources[reference].tensors)
+    if untied := [target.name for target in expressed.as_named if target.name in tied]:
+        yield (
+            f"the output does not tie its head to its embedding, as {reference} does: a model "
+            f"has a head of its own, or they come from different slices ({listed(untied)})"
+        )
+    for origins in matched.layer_maps:
+        unsliced = [s for s in models.layers[reference].counts if s != origins.stack]
+        if unsliced and matched.modules[0][0].name is None:
+            yield (
+                f"slices choose layers of {origins.stack}; {', '.join(unsliced)} are merged as "
+                "in the first slice"
+            )
+    for ref in models.sources:
+        for rename in models.renames(ref):
+            yield f"tensors of {ref} are matched by name, with {rename}"
+        if names := specified.unused.get(ref):
+            yield (
+                f"{ref} has {counted(len(names), 'tensor')} that {reference} lacks; "
+                f"the output leaves out {listed(sorted(names))}"
+            )
+    yield from note_on_packed_files(expressed.as_stored, mixtures, reference)
