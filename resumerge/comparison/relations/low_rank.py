@@ -99,7 +99,9 @@ class LowRankEvidence(Evidence):
             self._directions.add(two())
 
     def as_json(self, change: float, elements: int, differing: int) -> dict[str, Any] | None:
-        return self._directions and self._directions.as_json(change, elements, differing)
+        if self._directions is None:
+            return None
+        return self._directions.as_json(change, elements, differing)
 
 
 class Directions:

@@ -78,4 +78,4 @@ class ElementEvidence(Evidence):
             self._count.add(two())
 
     def as_json(self, change: float, elements: int, differing: int) -> dict[str, Any] | None:
-        return self._count and self._count.as_json()
+        return None if self._count is None else self._count.as_json()

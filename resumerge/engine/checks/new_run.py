@@ -36,7 +36,7 @@ def check_new(
     out: OutputPath,
     *,
     replaced: Collection[str] = (),
-    bytes_there: int = 0,
+    bytes_on_disk: int = 0,
 ) -> None:
     """Check a new run's output, disks, sources and mirror; nothing is read from the mirror.
 
@@ -47,13 +47,13 @@ def check_new(
         out: the output.
         replaced: names of files in the output's folder that are deleted first, which frees their
             space.
-        bytes_there: bytes of the output's shards that are already on its disk, and only need to be
+        bytes_on_disk: bytes of the output's shards that are already on its disk, and only need to be
             moved.
 
     Raises:
         InputError: the run is refused; the error has every problem that was found.
     """
-    if problems := new_run_problems(context, plan, estimate, out, replaced, bytes_there):
+    if problems := new_run_problems(context, plan, estimate, out, replaced, bytes_on_disk):
         raise InputError(problems)
 
 
@@ -63,14 +63,14 @@ def new_run_problems(
     estimate: Estimate,
     out: OutputPath,
     replaced: Collection[str] = (),
-    bytes_there: int = 0,
+    bytes_on_disk: int = 0,
 ) -> list[Problem]:
     """Return the problems for which `check_new` refuses a run."""
     options = context.options
     mirror = context.open_mirror(options.mirror) if options.mirror else None
     freed = sum((out.folder / name).stat().st_blocks * 512 for name in replaced)
     shared = 0 if context.frees_shards else _shared_bytes(context, plan, out)
-    needed_bytes = max(0, estimate.disk - freed - shared - bytes_there)
+    needed_bytes = max(0, estimate.disk - freed - shared - bytes_on_disk)
     folders, reference = source_folders(plan), plan.reference_model
     problems = [
         *check_has_mirror(options, options.mirror),

@@ -103,7 +103,7 @@ def _begin(
     )
     # check
     bytes_on_disk = new.swept.nbytes if new.swept else 0
-    check_new(context, plan, estimate, new.out, replaced=new.replaced, bytes_there=bytes_on_disk)
+    check_new(context, plan, estimate, new.out, replaced=new.replaced, bytes_on_disk=bytes_on_disk)
     budget = resource_budget(context, plan, estimate)
     plan = plan.with_reminders(check_companions(context, plan, new.out.model))
     # create
