@@ -47,8 +47,8 @@ def check_new(
         out: the output.
         replaced: names of files in the output's folder that are deleted first, which frees their
             space.
-        bytes_on_disk: bytes of the output's shards that are already on its disk, and only need to be
-            moved.
+        bytes_on_disk: bytes of the output's shards that are already on its disk, and only need to
+            be moved.
 
     Raises:
         InputError: the run is refused; the error has every problem that was found.
