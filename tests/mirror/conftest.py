@@ -19,13 +19,13 @@ from tiny_models import LLAMA, TWO_LAYERS, write_family
 
 @pytest.fixture(scope="session")
 def small_models(workplace: Path) -> Path:
-    """`base`, `math` and `code`, with 21 tensors each."""
+    """Make the models `base`, `math` and `code`, with 21 tensors each."""
     return write_family(workplace / "mirrored models", TWO_LAYERS)
 
 
 @pytest.fixture(scope="session")
 def bench(workplace: Path, small_models: Path) -> Iterator[Bench]:
-    """Makes merges of four shards."""
+    """Yield a bench whose merges have four shards."""
     bench = Bench(workplace / "mirrored", small_models)
     yield bench
     bench.close()
@@ -33,7 +33,7 @@ def bench(workplace: Path, small_models: Path) -> Iterator[Bench]:
 
 @pytest.fixture(scope="session")
 def reference(bench: Bench) -> dict[str, bytes]:
-    """The files of the merge that nothing disturbs, without a mirror."""
+    """Return the files of a merge without a mirror, which nothing disturbs."""
     merge = bench.merge()
     merge.options["mirror"] = None
     ended = merge.run()
@@ -43,20 +43,20 @@ def reference(bench: Bench) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def store(workplace: Path) -> Iterator[Path]:
-    """A folder of a file's tests."""
+    """Yield a folder that the tests of a module share."""
     with tempfile.TemporaryDirectory(dir=workplace) as folder:
         yield Path(folder)
 
 
 @pytest.fixture(scope="module")
 def models(store: Path) -> Path:
-    """`base`, `math` and `code`, with 39 tensors each."""
+    """Make the models `base`, `math` and `code`, with 39 tensors each."""
     return write_family(store / "models", LLAMA)
 
 
 @pytest.fixture(scope="module")
 def reference_of_machines(store: Path, models: Path) -> dict[str, bytes]:
-    """The model of a machine that nothing interrupts, without a mirror."""
+    """Return the model of a machine without a mirror, which nothing interrupts."""
     machine = Machine(store / "calm", models)
     machine.call("run", "recipe.yaml", "merged", "--shard-size", SHARD_SIZE)
     assert len(list(machine.out.glob("*.safetensors"))) >= 5
@@ -65,7 +65,7 @@ def reference_of_machines(store: Path, models: Path) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with models, an output of some shards and its ledger."""
+    """Make a folder with models, an output of some shards and its ledger."""
     folder = tmp_path_factory.mktemp("made")
     write_family(folder / "models", {**LLAMA, "num_hidden_layers": 2})
     merge(folder / "models", COPIES, folder / "merged", shard_size=8000)
@@ -74,7 +74,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def there(made: Path, tmp_path: Path) -> Path:
-    """A mirror with all shards of an unfinished run, and no ledger yet."""
+    """Make a mirror with all shards of an unfinished run, and no ledger yet."""
     mirror = tmp_path / "mirror"
     (mirror / ".resumerge").mkdir(parents=True)
     for shard in (made / "merged").glob("*.safetensors"):
@@ -84,7 +84,7 @@ def there(made: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def finished(made: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Bed, Path]:
-    """A machine whose run is finished, and a copy of everything that it has."""
+    """Make a machine whose run is finished, and a copy of everything that it has."""
     folder = tmp_path_factory.mktemp("finished")
     bed = Bed(folder / "bed", made / "models")
     bed.run()
@@ -94,7 +94,7 @@ def finished(made: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Bed,
 
 @pytest.fixture
 def bed(finished: tuple[Bed, Path]) -> Bed:
-    """The machine, as it was when its run was finished."""
+    """Return the machine, as it was when its run was finished."""
     bed, kept = finished
     shutil.rmtree(bed.mirror.parent)
     shutil.copytree(kept, bed.mirror.parent, symlinks=True)
@@ -103,14 +103,14 @@ def bed(finished: tuple[Bed, Path]) -> Bed:
 
 @pytest.fixture(scope="session")
 def s3() -> Iterator[Server]:
-    """A server that speaks the protocol of S3."""
+    """Yield a server that speaks the protocol of S3."""
     with start("moto") as server:
         yield server
 
 
 @pytest.fixture
 def bucket(s3: Server, monkeypatch: pytest.MonkeyPatch) -> Bucket:
-    """A bucket, which this process's environment leads to."""
+    """Return a bucket, to which this process's environment leads."""
     for name, value in s3.env().items():
         monkeypatch.setenv(name, value)
     return Bucket(s3.env())

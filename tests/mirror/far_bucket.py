@@ -23,11 +23,11 @@ STATES = ["empty", "unfinished", "finished"]
 
 
 class FarBucket:
-    """Counts requests.
+    """A counter of the requests to a bucket, which may kill its process at one of them.
 
     Args:
-        url: of the mirror, which is looked at after every request that may have changed it; empty
-            for not at all.
+        url: the address of the mirror, which is audited after every request that may have changed
+            it; empty for no audits.
         at: number of a request, from 1.
         mode: killed ``before`` it is sent, or ``after`` it was answered.
     """
@@ -69,7 +69,7 @@ class FarBucket:
         session.send = counted
 
     def _check(self) -> None:
-        """Look at the mirror as a stranger would; the process ends where it is not consistent."""
+        """Audit the mirror, and end the process if it is not consistent."""
         with self._guard:
             self._checking.on = True
             found = check_mirror(open_store(self.url))

@@ -10,7 +10,7 @@ from typing import Any
 
 
 class FarHub:
-    """Counts requests, those to the store of large files among them.
+    """A counter of the requests to the Hub, and to the store of large files among them.
 
     Args:
         at: number of a request, from 1.
@@ -24,7 +24,7 @@ class FarHub:
         self._guard = threading.Lock()
 
     def install(self) -> None:
-        """Count from now on; who waits for a Hub that fails waits a tenth of a second."""
+        """Count from now on, and shorten every pause to a tenth of a second."""
         from huggingface_hub.utils import get_session
 
         client: Any = type(get_session())

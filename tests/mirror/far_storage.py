@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 class FarStorage(Storage):
-    """Does what `Storage` does, and has the mirror checked after every operation."""
+    """A storage with chosen faults, which audits the mirror after every operation."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class FarStorage(Storage):
         self._state = "empty"
 
     def install(self) -> None:
-        """Have every mirror in a folder use this, and fail in reading too."""
+        """Have every mirror in a folder use this storage, and fail in reading too."""
         folder_module.Storage = lambda: self  # type: ignore[assignment,misc]
         for name in ("list", "get", "sha256"):
             setattr(FolderStore, name, self._unreliable(getattr(FolderStore, name)))
@@ -163,7 +163,7 @@ class FarStorage(Storage):
     _checking: threading.Thread | None = None
 
     def check(self) -> None:
-        """Look at the mirror as a stranger would; the process ends where it is not consistent."""
+        """Audit the mirror, and end the process if it is not consistent."""
         if not self.watched:
             return
         self._checking = threading.current_thread()

@@ -21,8 +21,8 @@ class Bed:
     """A machine with models, a recipe and a finished run; its mirror is `mirror`.
 
     Args:
-        folder: everything of it.
-        models: copied there.
+        folder: the folder of the machine.
+        models: the folder of the models, which are copied to the machine.
     """
 
     def __init__(self, folder: Path, models: Path) -> None:
@@ -41,12 +41,12 @@ class Bed:
             return Session(Options(**{"state_dir": self.state, **options})).resume(str(wanted))
 
     def forget(self) -> None:
-        """Now it is another machine, that knows the mirror alone."""
+        """Remove the state and the output, as on another machine that knows the mirror alone."""
         shutil.rmtree(self.state)
         shutil.rmtree(self.out)
 
     def events(self) -> list[str]:
-        """The kinds of all events of its run."""
+        """Return the kinds of all events of the run."""
         (folder,) = RunStore(self.state).runs()
         with closing(Ledger(folder / "ledger.db", read_only=True)) as ledger:
             return [event["kind"] for event in ledger.events.all()]

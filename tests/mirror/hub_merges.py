@@ -46,7 +46,7 @@ class HubMerge(Merge):
         return list(repo.commits.values()) if repo else []
 
     def assert_consistent(self, folder: Path) -> None:
-        """After each of its commits; what one has promised the next one keeps."""
+        """Assert that each commit is consistent, and that the mirror's state never goes back."""
         order, state = ["empty", "unfinished", "finished"], "empty"
         for number, files in enumerate(self.commits):
             (folder / self.folder.name).mkdir(parents=True, exist_ok=True)

@@ -57,9 +57,9 @@ class Machine:
     """A machine with a home, a cache, a working folder and a name of its own.
 
     Args:
-        folder: everything that it has.
-        models: copied to its working folder.
-        environment: more variables, or others.
+        folder: the folder of everything that the machine has.
+        models: the folder of the models, which are copied to its working folder.
+        environment: environment variables to add or replace.
     """
 
     folder: Path
@@ -98,7 +98,7 @@ class Machine:
         }
 
     def start(self, *words: object, **env: str) -> subprocess.Popen[str]:
-        """A command of resumerge, in the working folder."""
+        """Start a command of resumerge in the working folder."""
         program = ["-m", "resumerge"]
         if can_be_named():
             program = ["-c", NAMED, f"machine-{self.folder.name}"]
@@ -112,14 +112,14 @@ class Machine:
         )
 
     def call(self, *words: object, expect: int = 0, **env: str) -> tuple[str, str]:
-        """A command to its end: what it said on stdout and stderr."""
+        """Run a command to its end, and return its stdout and stderr."""
         process = self.start(*words, **env)
         out, err = process.communicate()
         assert process.returncode == expect, (process.returncode, err)
         return out, err
 
     def call_line(self, line: str, **env: str) -> subprocess.CompletedProcess[str]:
-        """A line of a shell, as it was printed."""
+        """Run a printed line in a shell, in the machine's folder."""
         return subprocess.run(
             line, shell=True, cwd=self.folder, env={**self.env, **env}, capture_output=True,
             text=True,
@@ -133,29 +133,29 @@ class Machine:
         (self.folder / "accidents" / "hold").unlink()
 
     def begin(self, mirror: str | Path, *words: str, **env: str) -> subprocess.Popen[str]:
-        """`resumerge run recipe.yaml merged --mirror`."""
+        """Start `resumerge run recipe.yaml merged --mirror`."""
         shards = ["--shard-size", SHARD_SIZE] if "--shard-size" not in words else []
         options = ["--mirror", str(mirror), "--threads", "1", *shards, *words]
         return self.start("run", "recipe.yaml", "merged", *options, **env)
 
     def rows(self, sql: str) -> list[dict[str, Any]]:
-        """Of the ledger of its newest run; none where there is none."""
+        """Return rows of the ledger of the newest run; none if there is no run."""
         runs = RunStore(self.state).runs()
         if not runs:
             return []
         return query(runs[-1] / "ledger.db", sql)
 
     def events(self) -> list[str]:
-        """The kinds of all events."""
+        """Return the kinds of all events, in order."""
         return [row["kind"] for row in self.rows("SELECT kind FROM events ORDER BY id")]
 
     def wipe(self) -> None:
-        """The machine is gone, with all it had."""
+        """Delete everything that the machine has."""
         shutil.rmtree(self.folder)
 
 
 def can_be_named() -> bool:
-    """Whether a process may have a host name of its own here; elsewhere all have one name."""
+    """Return whether a process can have a host name of its own on this system."""
     global _named
     if _named is None:
         words = ["unshare", "--uts", "hostname", "probe"]
@@ -170,7 +170,7 @@ _named: bool | None = None
 
 
 def kill(process: subprocess.Popen[str]) -> None:
-    """Pull the plug: all its processes at once."""
+    """Kill a process and all processes that it started at once, as a power cut does."""
     with suppress(psutil.NoSuchProcess):
         family = [psutil.Process(process.pid)]
         family += family[0].children(recursive=True)
@@ -182,11 +182,11 @@ def kill(process: subprocess.Popen[str]) -> None:
 
 @dataclass(frozen=True)
 class InMirror:
-    """What a mirror holds of an unfinished run.
+    """The content of a mirror of an unfinished run.
 
     Args:
-        sealed: names of the shards that are there.
-        units: of those shards: attempt and batch that committed each, by number.
+        sealed: the names of the mirrored shards.
+        units: the attempt and batch that committed each unit of these shards, by number.
     """
 
     sealed: frozenset[str]
@@ -194,13 +194,13 @@ class InMirror:
 
 
 def held(mirror: str | Path) -> MirrorState:
-    """What a stranger finds there."""
+    """Return the state of a mirror, as a machine without the run reads it."""
     with tempfile.TemporaryDirectory() as folder:
         return read_state(open_store(str(mirror)), Path(folder) / "ledger.db")
 
 
 def in_mirror(mirror: str | Path) -> InMirror:
-    """The shards of the newest snapshot."""
+    """Return the shards of the newest snapshot, and their units."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "ledger.db"
         if not read_state(open_store(str(mirror)), path).snapshot:
@@ -215,7 +215,7 @@ def in_mirror(mirror: str | Path) -> InMirror:
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
-    """Every file of a model, by name."""
+    """Return every file of a model, by name."""
     return {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for path in sorted(folder.rglob("*"))
@@ -224,7 +224,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 
 def go_on_with(first: Machine, second: Machine, url: str) -> None:
-    """One machine is killed in the middle; another, refused before, finishes what it began."""
+    """Kill one machine in the middle, and let another, refused before, finish its run."""
     first.hold(HELD)  # alive until it is killed
     process = first.begin(url, "--mirror-then-delete", **SLOW)
     wait_until(lambda: in_mirror(url).sealed, process)
@@ -240,7 +240,7 @@ def go_on_with(first: Machine, second: Machine, url: str) -> None:
 
 
 def resume_line(stderr: str) -> str:
-    """The last line: the command that goes on."""
+    """Return the last line, which is the command that resumes the run."""
     line = stderr.strip().splitlines()[-1]
     assert shlex.split(line)[0] == "resumerge", stderr
     return line

@@ -48,7 +48,7 @@ def put_bytes(mirror: Path, data: bytes, number: int = 1) -> Path:
 
 
 def resume(made: Path, mirror: Path, **options: Any) -> Path:
-    """Resume from a mirror, in an empty working folder beside the models; that folder."""
+    """Resume from a mirror in a working folder with links to the models, and return the folder."""
     work = mirror.parent / "work"
     work.mkdir(exist_ok=True)
     for model in (made / "models").iterdir():
@@ -60,7 +60,7 @@ def resume(made: Path, mirror: Path, **options: Any) -> Path:
 
 
 def edited_manifest(manifest: bytes, **facts: str) -> bytes:
-    """A manifest that says something else."""
+    """Return a manifest with other facts and a valid checksum."""
     content = {**json.loads(manifest), **facts}
     content.pop("checksum")
     checksum = xxhash.xxh3_128_hexdigest(json.dumps(content, sort_keys=True).encode())

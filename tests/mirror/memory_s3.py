@@ -54,13 +54,13 @@ class Server:
 
 
 def refused(status: int, code: str) -> ClientError:
-    """An answer that says no."""
+    """Return the error that boto3 raises for a refused request."""
     facts = {"HTTPStatusCode": status, "HTTPHeaders": {}}
     return ClientError({"Error": {"Code": code}, "ResponseMetadata": facts}, "request")
 
 
 def failure(how: str) -> Exception:
-    """A request that `failed`, or gave no answer."""
+    """Return the error of a request that `failed`, or was not answered."""
     if how == "failed":
         return refused(503, "SlowDown")
     return ConnectionClosedError(endpoint_url="memory")

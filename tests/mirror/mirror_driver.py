@@ -32,7 +32,7 @@ BUCKETS = {"AWS_ENDPOINT_URL", "STORAGE_EMULATOR_HOST", "AZURE_STORAGE_CONNECTIO
 
 
 def shrink() -> None:
-    """Small blocks and batches, so that a small merge has many; short pauses between tries."""
+    """Make blocks and batches small, so that a small merge has many, and pauses short."""
     target.BLOCK_ELEMENTS = 512
     governor.LARGEST_UNCOMMITTED_LIMIT = governor.SMALLEST_UNCOMMITTED_LIMIT = 8192
     mirror_module.BACKOFF = Backoff(first=0.01, longest=0.1)
@@ -40,7 +40,7 @@ def shrink() -> None:
 
 
 def work(job: dict[str, Any]) -> int:
-    """Run or resume in this process; the exit code of the command line."""
+    """Run or resume in this process, and return the exit code of the command line."""
     shrink()
     if "lease" in job:
         os.environ["RESUMERGE_LEASE_SECONDS"] = job["lease"]

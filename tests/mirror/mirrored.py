@@ -33,13 +33,13 @@ out_dtype: bfloat16
 
 @dataclass(frozen=True)
 class Ended:
-    """How one process ended.
+    """The end of one process.
 
     Args:
-        code: its exit code, or less the signal that ended it.
+        code: its exit code, or the negative number of the signal that ended it.
         kinds: every operation on the mirror, in order.
         failed: how many of them failed.
-        stderr: what it said.
+        stderr: the text of its standard error.
     """
 
     code: int
@@ -49,13 +49,13 @@ class Ended:
 
 
 class Driver(Server):
-    """Merges on request."""
+    """A server that merges on request."""
 
     def __init__(self) -> None:
         super().__init__(DRIVER)
 
     def work(self, **job: Any) -> Ended:
-        """Do a job, to its end."""
+        """Do a job to its end, and return that."""
         self.begin(**job)
         code, told, stderr = self.wait()
         return Ended(code, told.get("kinds", []), told.get("failed", 0), stderr)
@@ -66,8 +66,8 @@ class Merge:
     """One merge in a folder of its own, with its mirror.
 
     Args:
-        folder: everything of it lies there.
-        models: where the recipe's models lie.
+        folder: the folder of everything that belongs to the merge.
+        models: the folder of the recipe's models.
         mirror: another place for the mirror.
         options: of `Options`.
     """
@@ -90,15 +90,15 @@ class Merge:
         self.options = {"mirror": str(self.mirror), **self.options, "shard_size": 8000}
 
     def run(self, lacks: Iterable[str] = (), **far: Any) -> Ended:
-        """`resumerge run --mirror`.
+        """Do `resumerge run --mirror`.
 
         Args:
-            lacks, far: of `FarStorage`.
+            lacks, far: arguments of `FarStorage`.
         """
         return self._work("run", lacks, far)
 
     def resume(self, lacks: Iterable[str] = (), **far: Any) -> Ended:
-        """`resumerge resume OUT`, or `run` where the run was not written down yet."""
+        """Do `resumerge resume OUT`, or `run` if the run is not recorded yet."""
         return self._work("resume" if self.has_begun else "run", lacks, far)
 
     @property
@@ -123,30 +123,30 @@ class Merge:
         )
 
     def rows(self, sql: str) -> list[dict[str, Any]]:
-        """Of the ledger of the only run."""
+        """Return rows of the ledger of the only run."""
         (folder,) = RunStore(self.state).runs()
         return query(folder / LEDGER_FILE, sql)
 
     def events(self) -> list[str]:
-        """The kinds of all events."""
+        """Return the kinds of all events, in order."""
         return [row["kind"] for row in self.rows("SELECT kind FROM events ORDER BY id")]
 
     def checked(self) -> AuditResult:
-        """What a stranger finds in the mirror."""
+        """Return the result of an audit of the mirror."""
         return check_mirror(FolderStore(self.mirror))
 
     def model(self) -> dict[str, bytes]:
-        """Every file of the output."""
+        """Return every file of the output, by its path."""
         return files_in(self.out)
 
     def mirrored(self) -> dict[str, bytes]:
-        """Every file in the mirror but `done.json`."""
+        """Return every file in the mirror but `done.json`, by its path."""
         found = files_in(self.mirror)
         found.pop(".resumerge/done.json", None)
         return found
 
     def assert_done(self, reference: dict[str, bytes]) -> None:
-        """The mirror has the model to the byte, and nothing else but the word that it is whole."""
+        """Assert that the mirror contains the model to the byte, its manifest, and nothing else."""
         checked = self.checked()
         assert (checked.state, checked.problems) == ("finished", {})
         assert self.mirrored() == reference
@@ -154,7 +154,7 @@ class Merge:
 
 
 def files_in(folder: Path) -> dict[str, bytes]:
-    """The bytes of every file below a folder, by its path from there."""
+    """Return the bytes of every file below a folder, by its path from there."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))
@@ -163,7 +163,7 @@ def files_in(folder: Path) -> dict[str, bytes]:
 
 
 def one_of_each_kind(kinds: Sequence[str], numbers: Iterable[int]) -> list[int]:
-    """Choose the first of one kind, the second of the next: so all parts of a run have some.
+    """Choose the first of one kind, the second of the next, so that all parts of a run have some.
 
     Args:
         kinds: of all operations, in order; they are alike whatever numbers are in them.
@@ -176,7 +176,7 @@ def one_of_each_kind(kinds: Sequence[str], numbers: Iterable[int]) -> list[int]:
 
 
 class Bench:
-    """Makes merges, as many at a time as it has drivers."""
+    """A factory of merges, which run as many at a time as it has drivers."""
 
     def __init__(self, folder: Path, models: Path) -> None:
         self._folder, self.models = folder, models
@@ -184,10 +184,10 @@ class Bench:
         self._names = itertools.count()
 
     def merge(self, worker: int = 0, mirror: Path = Path(), **options: Any) -> Merge:
-        """A merge that has not begun.
+        """Make a merge that has not begun.
 
         Args:
-            mirror: where its mirror shall be; beside it by default.
+            mirror: the place of its mirror; by default a folder beside its output.
             options: of `Options`.
         """
         folder = self._folder / f"{next(self._names)}"

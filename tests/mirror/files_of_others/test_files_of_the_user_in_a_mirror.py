@@ -15,7 +15,7 @@ MINE = b"# mine\n\nwritten by hand, and longer than what the Hub makes of a lice
 
 
 def stopped(bench: Bench) -> Merge:
-    """A merge that was killed when its mirror had a part of it."""
+    """Return a merge that was killed when a part of it was in its mirror."""
     merge = bench.merge()
     ended = merge.run(at=60, watched=False)
     assert ended.code == KILLED, ended.stderr
@@ -60,7 +60,7 @@ def test_files_put_there_during_the_run_are_kept(
 
 
 def test_files_of_the_run_itself_are_no_users(bench: Bench, reference: dict[str, bytes]) -> None:
-    """Those of an earlier try, also cut short ones, are replaced."""
+    """An incomplete file of the run is replaced, and not kept."""
     merge = stopped(bench)
     for name in ("README.md", "config.json", last_shard(reference)):
         (merge.mirror / name).write_bytes(reference[name][:40])
@@ -94,7 +94,7 @@ def test_the_header_that_the_hub_makes_is_replaced(
 
 
 def test_links_and_pipes_are_damaged_files(bench: Bench, reference: dict[str, bytes]) -> None:
-    """Neither followed nor waited for."""
+    """The run does not write through a link in its mirror, and does not wait for a pipe."""
     merge = bench.merge()
     kinds = bench.merge().run(watched=False).kinds
     at = kinds.index("replace model-00003-of-00004.safetensors")

@@ -147,7 +147,7 @@ def test_a_recipe_that_is_not_the_one_that_it_began_with_is_refused(
 def test_a_source_that_is_not_here_can_be_brought_and_the_run_goes_on(
     made: Path, there: Path
 ) -> None:
-    """The other machine had it elsewhere; here it is looked for by its name in the recipe."""
+    """The other machine had the source elsewhere; here its name in the recipe is looked up."""
     put(made, there, "UPDATE sources SET folder = '/nowhere/at/all'")
     work = there.parent / "work"
     work.mkdir()

@@ -17,7 +17,7 @@ OURS = b"what the run would write there"
 
 
 class Asked:
-    """A resolver, and what it told."""
+    """A conflict resolver and its reports: the name of each file, and its name afterwards."""
 
     def __init__(self, store: PlainFolder | FolderStore) -> None:
         self.store, self.told = store, list[tuple[str, str]]()
@@ -33,7 +33,7 @@ class Asked:
 
 @pytest.fixture
 def asked(tmp_path: Path) -> Asked:
-    """In a folder whose files can be renamed."""
+    """Return a resolver in a folder whose files can be renamed."""
     asked = Asked(FolderStore(tmp_path / "mirror"))
     asked.store.folder.mkdir()
     return asked
@@ -41,7 +41,7 @@ def asked(tmp_path: Path) -> Asked:
 
 @pytest.fixture(params=[False, True], ids=["in memory", "in a file"])
 def ours(request: pytest.FixtureRequest, tmp_path: Path) -> bytes | Path:
-    """What the run writes, as the resolver is given it."""
+    """Return what the run writes: bytes in memory, or the path of a file."""
     if not request.param:
         return OURS
     (tmp_path / "local").write_bytes(OURS)
@@ -75,7 +75,7 @@ def test_a_shard_of_the_right_size_is_compared_by_the_upload(asked: Asked, tmp_p
 
 
 def test_a_small_file_of_weights_is_compared_here(asked: Asked) -> None:
-    """Its bytes are written in one step, and no upload compares them."""
+    """A small file of weights is written in one step, so that no upload compares it."""
     (asked.store.folder / "added.safetensors").write_bytes(b"mine".ljust(len(OURS)))
     assert asked.make_way("added.safetensors", OURS)
     assert asked.told == [("added.safetensors", "added.safetensors.kept")]

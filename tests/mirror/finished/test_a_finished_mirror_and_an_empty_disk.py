@@ -52,7 +52,7 @@ def model_in(folder: Path) -> dict[str, bytes]:
 
 
 def say(mirror: Path, **facts: object) -> None:
-    """Change what a mirror says of itself, as somebody may who knows how it is written."""
+    """Change facts in the manifest of a mirror, and give it a valid checksum."""
     path = mirror / ".resumerge" / "done.json"
     said = json.loads(path.read_text()) | facts
     del said["checksum"]

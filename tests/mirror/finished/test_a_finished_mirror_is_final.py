@@ -17,14 +17,14 @@ from resumerge.mirror.names import MANIFEST_FILE
 
 
 def manifest_file(bed: Bed) -> tuple[int, bytes]:
-    """Its inode and its bytes: it is a new file if it was written again."""
+    """Return the manifest's inode, which is another one after a rewrite, and its bytes."""
     path = bed.mirror / MANIFEST_FILE
     return path.stat().st_ino, path.read_bytes()
 
 
 @pytest.mark.parametrize("known", ["all of them", "all but one", "none"])
 def test_a_machine_that_did_not_hear_of_the_end_leaves_it(bed: Bed, known: str) -> None:
-    """It was killed before it could record what it, or its successor, had mirrored."""
+    """The machine was killed before it recorded what it, or its successor, had mirrored."""
     before = manifest_file(bed)
     (run,) = RunStore(bed.state).runs()
     change(run / "ledger.db", "UPDATE run SET state = 'running'")

@@ -210,7 +210,7 @@ def test_without_the_run_and_a_shard_it_says_what_to_do(bed: Bed) -> None:
 def test_what_this_machine_lacks_of_a_finished_model_is_compared_there(
     bed: Bed, harm: Callable[[Path], None] | None
 ) -> None:
-    """It lost a shard, and cannot know whether the other machine's is right."""
+    """This machine has lost a shard, so that the mirror's copy of it is read and compared."""
     before, name = files_of(bed.mirror), shard_of(bed.mirror).name
     (folder,) = RunStore(bed.state).runs()
     with closing(Ledger(folder / "ledger.db")) as ledger:
@@ -229,7 +229,7 @@ def test_what_this_machine_lacks_of_a_finished_model_is_compared_there(
 def test_a_mirror_is_not_said_to_be_whole_while_what_is_damaged_is_brought_again(
     bed: Bed, harmed: bool
 ) -> None:
-    """Another machine would take it for finished."""
+    """Another machine would take a mirror with a manifest for finished."""
     if harmed:
         flip(shard_of(bed.mirror))
         assert resumerge.verify(bed.mirror, state_dir=bed.state).marked
@@ -244,7 +244,7 @@ def test_a_mirror_is_not_said_to_be_whole_while_what_is_damaged_is_brought_again
 def test_who_lost_the_lease_does_not_open_a_finished_mirror_again(
     bed: Bed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The machine that has it may have finished it meanwhile."""
+    """The machine that has the lease may have finished the mirror meanwhile."""
     shard_of(bed.mirror).unlink()
     before = (bed.mirror / ".resumerge" / "done.json").read_bytes()
     monkeypatch.setenv("RESUMERGE_LEASE_SECONDS", str(SECONDS))
@@ -265,7 +265,7 @@ def test_who_lost_the_lease_does_not_open_a_finished_mirror_again(
 def test_what_another_machine_finished_and_somebody_harmed_is_mended_by_one_that_began_it(
     bed: Bed,
 ) -> None:
-    """It had not come to the files beside the shards, which it finds in the mirror."""
+    """The machine that began the run has no companions yet, and finds them in the mirror."""
     before, (folder,) = files_of(bed.mirror), RunStore(bed.state).runs()
     with closing(Ledger(folder / "ledger.db")) as ledger:
         for name in ledger.companions.checksums():

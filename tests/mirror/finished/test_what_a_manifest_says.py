@@ -39,7 +39,7 @@ HASH = "0" * 64
 
 
 class Removing(PlainFolder):
-    """Remembers what was removed, in order."""
+    """A folder that records the names of removed files, in order."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -108,7 +108,7 @@ SAID: dict[str, Any] = {
 
 
 def written(**facts: Any) -> bytes:
-    """A manifest that says this; what is `left out` is not in it."""
+    """Return a manifest with these facts, without those whose value is `left out`."""
     said = {key: value for key, value in (SAID | facts).items() if value != "left out"}
     return edited_manifest(json.dumps(said | {"checksum": ""}).encode())
 
@@ -166,7 +166,7 @@ def test_manifests_of_one_run_with_the_same_files_are_of_one_model() -> None:
 
 
 class Manifests(Removing):
-    """Tells of what is done when a manifest is written."""
+    """A folder that also records the abandoned uploads."""
 
     def abandon_uploads(self, names: Iterable[str]) -> None:
         self.removed += [f"uploads of {name}" for name in names]
@@ -215,7 +215,7 @@ def test_a_manifest_that_another_machine_writes_at_the_same_time_stays(tmp_path:
 
 
 def test_files_that_it_names_are_missing_where_they_are_not_or_are_other_shards(bed: Bed) -> None:
-    """A card or a config may have been edited; a shard of another size is none."""
+    """A shard of another size counts as missing; a card or a config may have been edited."""
     files = {
         "a.safetensors": (5, HASH),
         "folder/b.safetensors": (5, HASH),
@@ -247,7 +247,7 @@ def test_what_a_run_that_was_killed_left_beside_it_is_removed(bed: Bed) -> None:
 
 
 def test_without_an_intact_one_nothing_is_removed(bed: Bed) -> None:
-    """The snapshots are all that there is of the run."""
+    """Without an intact manifest, the snapshots are all that there is of the run."""
     (bed.mirror / MANIFEST_FILE).write_bytes(b"{}")
     (bed.mirror / lease_name(1)).write_bytes(b"left")
     store = Removing(bed.mirror)

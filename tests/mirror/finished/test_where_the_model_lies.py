@@ -29,7 +29,7 @@ from resumerge.storage import Storage
 
 
 class Heard(Reporter):
-    """Remembers what it is told."""
+    """A reporter that records the notes and the result."""
 
     def __init__(self) -> None:
         self.notes: list[str] = []
@@ -43,7 +43,7 @@ class Heard(Reporter):
 
 
 class StopsLate(Storage):
-    """Stops the run before it seals the second shard, when the mirror has the first."""
+    """A storage that stops the run before it seals the second shard, once the first is mirrored."""
 
     def __init__(self, mirror: Path, stop: Callable[[], None]) -> None:
         self._mirror, self._stop, self._stopped = mirror, stop, False

@@ -59,7 +59,7 @@ def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MirrorSe
 
 @pytest.fixture
 def plain(tmp_path: Path, mirror: MirrorSession) -> PlainFolder:
-    """The session's store, which cannot rename."""
+    """Replace the session's store by one that cannot rename, and return it."""
     mirror.store = PlainFolder(tmp_path / "mirror")
     return mirror.store
 
@@ -87,7 +87,7 @@ def test_config_json_goes_first_then_the_manifest_before_other_metadata(
 def test_what_the_manifest_of_the_run_says_is_newer_than_what_is_known(
     mirror: MirrorSession, run: str, backups: list[str]
 ) -> None:
-    """Another machine may have finished it. What another run says is nothing of this one."""
+    """Another machine may have finished the run; the manifest of another run is ignored."""
     files = {"config.json": {"bytes": 2, "sha256": sha256(b"{}")}}
     said = {**{"run": run, "fingerprint": "0", "seed": 0, "shard_size": 1, "units": 1},
             **{"created": TIME, "attempts": [], "files": files}}  # fmt: skip
@@ -145,7 +145,7 @@ def test_what_was_renamed_by_an_earlier_attempt_is_done(mirror: MirrorSession) -
 def test_what_comes_back_is_durable_before_it_has_its_name(
     mirror: MirrorSession, tmp_path: Path, left: bytes | None
 ) -> None:
-    """Whatever a computation that was killed left under the name of the incomplete shard."""
+    """A killed computation may have left any bytes under the name of the incomplete shard."""
     data, out, storage = b"right", tmp_path / "out", Ordered()
     mirror.store.put({SHARD: data})
     if left is not None:
@@ -172,7 +172,7 @@ def test_a_disk_here_that_fails_is_not_the_mirror(
     mirror: MirrorSession, plain: PlainFolder, tmp_path: Path, suffix: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    """Nothing is waited for, and what was begun fills no disk."""
+    """An error of the local disk is not retried, and the incomplete file is removed."""
     monkeypatch.setattr("resumerge.mirror.stores.base.Store.patience", 0.1)
     out, tried = tmp_path / "out", []
     plain.put({SHARD: b"s"})
@@ -196,7 +196,7 @@ FILES = {
 
 
 def finished(**facts: Any) -> Manifest:
-    """What a mirror with these files says of itself."""
+    """Return the manifest of a mirror with the files of `FILES`; `facts` replace its values."""
     files = {name: (len(data), sha256(data)) for name, data in FILES.items()}
     return Manifest("run", "0" * 64, **{"files": files, **facts}, **NOTHING_ELSE)
 
@@ -207,7 +207,7 @@ NOTHING_ELSE: dict[str, Any] = {"created": TIME, "units": 2, "attempts": []}
 def test_a_model_comes_back_with_config_json_last_and_what_is_here_stays(
     mirror: MirrorSession, tmp_path: Path
 ) -> None:
-    """A shard of another size is none of it; the card here is the user's, whatever its size."""
+    """A local shard of another size is replaced; a local card stays, whatever its size."""
     out, storage = tmp_path / "out", Ordered()
     mirror.store.put(FILES)
     out.mkdir()
@@ -270,7 +270,7 @@ def test_what_was_copied_before_or_begun_is_no_file_of_others(tmp_path: Path) ->
 def test_a_model_is_of_the_options_that_are_given(
     mirror: MirrorSession, options: dict[str, int], facts: dict[str, int], made: bool
 ) -> None:
-    """Those that are not given may be any."""
+    """An option that is not given may have any value in the model's run."""
     mirror.store.put(FILES)
     recipe = parse_recipe("# the same\nmodels:\n- model: a\nmerge_method: passthrough\n")
     assert is_made_of(finished(**facts), recipe, Options(**options), mirror) is made
@@ -295,7 +295,7 @@ def test_a_model_without_a_stage_that_is_to_be_kept_is_another(
     ],
 )
 def test_a_model_is_of_the_recipe_that_it_names(mirror: MirrorSession, there: bytes) -> None:
-    """Where that was edited, it is not known of which it is."""
+    """A recipe whose hash is not that of the manifest does not say what the model was made of."""
     data = FILES["mergekit_config.yml"]
     mirror.store.put({**FILES, "mergekit_config.yml": there})
     recipe = parse_recipe(data.decode())

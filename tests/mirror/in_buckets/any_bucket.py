@@ -23,7 +23,7 @@ from resumerge.mirror.stores.buckets.store import BucketStore
 from resumerge.mirror.stores.registry import open_store
 
 PART = 5 << 20
-"""The least that the protocol allows."""
+"""The smallest part in bytes that the protocol allows."""
 
 
 NAME = "model-00001-of-00002.safetensors"
@@ -40,12 +40,12 @@ open_store(sys.argv[1]).upload({NAME!r}, Path(sys.argv[2]), lambda nbytes: None)
 
 
 def ignore(nbytes: int) -> None:
-    """Moved, and nobody cares."""
+    """Ignore the number of bytes that were moved."""
 
 
 @pytest.fixture
 def proxy(s3: Server, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
-    """Before the server, and this process's environment leads to it."""
+    """Yield a proxy before the server, to which this process's environment leads."""
     with before(s3.endpoint) as proxy:
         monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.endpoint)
         yield proxy
@@ -63,7 +63,7 @@ def place(url: str, proxy: Proxy) -> Store:
 
 @pytest.fixture
 def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file of three parts."""
+    """Make a file of three parts."""
     monkeypatch.setattr(s3_uploads, "PART", PART)
     path = tmp_path / "large"
     path.write_bytes(random.Random(1).randbytes(2 * PART + 1000))
@@ -71,13 +71,13 @@ def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def parts_sent(proxy: Proxy) -> list[str]:
-    """The numbers of the parts, in order."""
+    """Return the numbers of the parts that were sent, in order."""
     found = [path for method, path in proxy.requests if method == "PUT" and "partNumber=" in path]
     return [path.partition("partNumber=")[2].partition("&")[0] for path in found]
 
 
 def upload_two_parts(place: Store, proxy: Proxy, large: Path) -> None:
-    """Upload a large file, of which the server does not take the third part."""
+    """Upload a large file to a server that refuses its third part."""
     proxy.choose = lambda method, path: "503" if "partNumber=3" in path else None
     with pytest.raises(StoreError, match="HTTP 503"):
         place.upload(NAME, large, ignore)
@@ -192,7 +192,7 @@ def test_a_neighbour_and_marks_of_folders_are_no_files_of_the_mirror(
 
 
 def test_no_update_is_lost_between_claimants(url: str, bucket: Bucket, soak: bool) -> None:
-    """Each adds one to a number, again and again, and claims names that the other wants as well."""
+    """Two machines increment one number again and again, and claim the same names."""
     turns, stores = 1000 if soak else 17, [open_store(url) for _ in range(2)]
     stores[0].put({"number": b"0"})
     added, won = [0, 0], [0, 0]

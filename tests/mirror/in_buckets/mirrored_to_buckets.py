@@ -22,7 +22,7 @@ LIBRARIES = {
     "gs": ("botocore.httpsession", "google.cloud.storage"),
     "az": ("botocore.httpsession", "requests", "azure.storage.blob"),
 }
-"""What a merge imports of a cloud, and `FarBucket`: once, before processes are forked."""
+"""The modules that a merge and `FarBucket` use, by cloud: imported before processes are forked."""
 
 
 @dataclass
@@ -67,7 +67,7 @@ class BucketMerge(Merge):
 
 
 class Merges:
-    """Makes merges in one bucket."""
+    """A factory of merges that are mirrored to one bucket."""
 
     def __init__(
         self, bench: Bench, bucket: Bucket | Container, server: Server | Cloud, folder: Path
@@ -90,5 +90,5 @@ class Merges:
 
 @pytest.fixture
 def merges(bench: Bench, bucket: Bucket, s3: Server, tmp_path: Path) -> Merges:
-    """Of a bucket of S3."""
+    """Return a factory of merges that are mirrored to a bucket of S3."""
     return Merges(bench, bucket, s3, tmp_path)

@@ -66,7 +66,7 @@ ONE_GOES_WRONG = {
 def test_whoever_may_stop_an_upload_is_asked_at_each_part_that_is_there(
     place: Store, proxy: Proxy, large: Path
 ) -> None:
-    """They are read and hashed, which takes its time, and none of their bytes moves."""
+    """Parts that the server already has are hashed, which takes time, and none of them is sent."""
     upload_two_parts(place, proxy, large)
     asked: list[list[str]] = []
     place.upload(NAME, large, lambda nbytes: asked.append(parts_sent(proxy)))
@@ -116,7 +116,7 @@ def test_one_request_of_an_upload_goes_wrong(
 def test_what_a_callback_asks_for_is_not_reported_to_it(
     place: Store, bucket: Bucket, large: Path, nbytes: int
 ) -> None:
-    """A lease that is renewed while a shard is sent would wait for itself for ever."""
+    """A callback that renews the lease would wait for itself if it were called for the renewal."""
     large.write_bytes(large.read_bytes()[:nbytes])
     within: list[int] = []
 
@@ -133,7 +133,7 @@ def test_what_a_callback_asks_for_is_not_reported_to_it(
 def test_a_copy_that_differs_is_no_copy(
     place: Store, proxy: Proxy, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A server whose ETag is no MD5 sum is asked for all bytes."""
+    """The bytes of an object whose ETag is not an MD5 sum are read back and compared."""
     path = tmp_path / "small"
     path.write_bytes(b"what was meant")
     monkeypatch.setattr(s3_uploads.Upload, "_expected_etag", lambda self: "another")

@@ -46,7 +46,7 @@ def model(bucket: Bucket) -> dict[str, bytes]:
 
 
 def left_of_it(machine: Machine) -> list[Path]:
-    """What is in its working folder, or among the folders of outputs, that was not there before."""
+    """Return new files in the working folder, and the folder of outputs in buckets if it exists."""
     known = {"recipe.yaml", "base", "math", "code"}
     beside = [path for path in machine.work.iterdir() if path.name not in known]
     return [*beside, *machine.state.glob(IN_BUCKETS)]
@@ -80,7 +80,7 @@ def test_the_model_is_made_there_and_nothing_stays_here(
 def test_it_is_made_again_from_its_card_there(
     bucket: Bucket, url: str, new: Callable[[], Machine]
 ) -> None:
-    """Its weights are compared by the hashes that the server has of them."""
+    """The weights in the bucket are compared by the hashes that the server has of them."""
     new().call("run", "recipe.yaml", url, *SMALL)
     machine = new()
     out, _ = machine.call("reproduce", url, "again", "--json")
@@ -182,7 +182,7 @@ def test_what_contradicts_it_is_refused(
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working folder."""
+    """Change to a working folder with a recipe, and return it."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("RESUMERGE_STATE_DIR", raising=False)
     (tmp_path / "recipe.yaml").write_text("merge_method: linear\nmodels: [{model: a}]\n")
@@ -222,7 +222,7 @@ def test_a_run_stays_where_its_output_is(
 
 
 def begun(machine: Machine, url: str) -> None:
-    """A run is killed in the middle, and leaves an unfinished shard."""
+    """Start a run and kill it in the middle, so that it leaves an unfinished shard."""
     machine.hold(HELD)
     process = machine.start("run", "recipe.yaml", url, *SMALL, **SLOW)
     wait_until(

@@ -48,7 +48,7 @@ __all__ = [
 
 
 def server(kind: str) -> Iterator[Server]:
-    """A server of this kind."""
+    """Yield a server of this kind, or skip the test if it is not installed."""
     if why := missing(kind):
         pytest.skip(why)
     with start(kind) as found:
@@ -57,7 +57,7 @@ def server(kind: str) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def s3() -> Iterator[Server]:
-    """SeaweedFS, for the tests of this module and those that it takes from others."""
+    """Yield SeaweedFS, for the tests of this module and those that it imports."""
     yield from server("seaweedfs")
 
 
@@ -68,7 +68,7 @@ def rclone() -> Iterator[Server]:
 
 @pytest.fixture
 def weak(rclone: Server, monkeypatch: pytest.MonkeyPatch) -> Bucket:
-    """A bucket that ignores the conditions of writes."""
+    """Return a bucket that ignores the conditions of writes."""
     for name, value in rclone.env().items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr("resumerge.mirror.stores.buckets.store.SETTLE_SECONDS", 0.2)
@@ -108,7 +108,10 @@ def test_rclone(check: Check, weak: Bucket, tmp_path: Path, soak: bool) -> None:
 
 
 def is_sealed(url: str) -> bool:
-    """Whether a shard is there; rclone lists an object without an ETag while it writes it."""
+    """Return whether a shard is sealed in the mirror.
+
+    rclone lists an object without an ETag while it writes it, which is an error.
+    """
     try:
         return bool(in_mirror(url).sealed)
     except StoreError:
@@ -118,7 +121,7 @@ def is_sealed(url: str) -> bool:
 def test_a_run_on_a_server_that_cannot_hold_a_lease(
     rclone: Server, weak: Bucket, models: Path, tmp_path: Path
 ) -> None:
-    """Refused, until the user says that no other machine works there: that holds for a machine."""
+    """A machine has to confirm with `--take-over` once that no other machine works there."""
     url = f"s3://{weak.name}/p"
     with pytest.raises(InputError, match="it ignores If-None-Match"):
         Lease.acquire(open_store(url), "run")

@@ -1,6 +1,6 @@
 """Promise: who knows the bucket that a run is mirrored to can go on with it, with nothing else.
 
-And no secret is written anywhere.
+No secret is written anywhere.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ def url(bucket: Bucket) -> str:
 
 @pytest.fixture
 def new(s3: Server, tmp_path: Path, models: Path) -> Callable[[], Machine]:
-    """Makes machines that have nothing but credentials."""
+    """Return a function that makes machines that have nothing but credentials."""
     numbers = iter(range(1000))
     return lambda: Machine(tmp_path / str(next(numbers)), models, environment=s3.env())
 
 
 def model(bucket: Bucket) -> dict[str, bytes]:
-    """Every object below the prefix but the manifest."""
+    """Return every object below the prefix but the manifest."""
     there = bucket.contents(PREFIX)
     there.pop(".resumerge/done.json", None)
     return there
@@ -104,7 +104,7 @@ def test_one_machine_at_a_time(
 def test_no_secret_is_written_anywhere(
     bucket: Bucket, url: str, new: Callable[[], Machine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither where all goes well, nor where the server refuses or cannot be reached."""
+    """A run that succeeds, a refused address and an unreachable server leave no secret anywhere."""
     machine = new()
     log = machine.folder / "log"
     chatty = {"RESUMERGE_LOG": f"debug:{log}"}

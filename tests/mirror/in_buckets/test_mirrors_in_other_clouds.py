@@ -61,7 +61,7 @@ cloud, bucket = fixtures.cloud, fixtures.bucket
 
 @pytest.fixture
 def proxy(cloud: Cloud, bucket: Container, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
-    """Before the emulator, and this process's environment leads to it."""
+    """Yield a proxy before the emulator, to which this process's environment leads."""
     with before(cloud.endpoint) as proxy:
         for name, value in cloud.env(proxy.endpoint).items():
             monkeypatch.setenv(name, value)
@@ -80,7 +80,7 @@ def place(url: str, proxy: Proxy) -> Store:
 
 @pytest.fixture
 def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file of several parts, above what Google's library sends in one request."""
+    """Make a file of several parts, larger than what Google's library sends in one request."""
     monkeypatch.setattr(azure, "UPLOADED_BLOCK", PART)
     monkeypatch.setattr(google, "CHUNK", PART)
     path = tmp_path / "large"
@@ -95,13 +95,13 @@ def merges(bench: object, bucket: Container, cloud: Cloud, tmp_path: Path) -> Me
 
 @pytest.fixture
 def new(cloud: Cloud, tmp_path: Path, models: Path) -> Callable[[], Machine]:
-    """Makes machines that have nothing but credentials."""
+    """Return a function that makes machines that have nothing but credentials."""
     numbers = iter(range(1000))
     return lambda: Machine(tmp_path / str(next(numbers)), models, environment=cloud.env())
 
 
 def ignore(nbytes: int) -> None:
-    """Moved, and nobody cares."""
+    """Ignore the number of bytes that were moved."""
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
@@ -119,7 +119,7 @@ def test_it_can_hold_a_lease(place: Store) -> None:
 def test_a_process_that_is_killed_while_it_uploads(
     url: str, place: Store, proxy: Proxy, bucket: Container, large: Path
 ) -> None:
-    """Azure has blocks of it, which are not sent again; Google's library begins again."""
+    """Azure keeps the blocks that were sent; Google's library sends the whole file again."""
     idle, puts = proxy.connections, itertools.count()
     proxy.choose = lambda method, path: "held" if method == "PUT" and next(puts) >= 2 else None
     command = [sys.executable, "-c", UPLOAD, url, str(large)]
@@ -163,7 +163,7 @@ def test_abandoned_uploads_leave_nothing_that_is_listed(
 def test_one_request_of_an_upload_goes_wrong(
     place: Store, proxy: Proxy, bucket: Container, large: Path, kind: str, number: int, soak: bool
 ) -> None:
-    """The first, the one in the middle, the one that gives the file its name, or so."""
+    """One of the first three writing requests fails, and the upload or a later one succeeds."""
     if (kind, number) not in ONE_GOES_WRONG and not soak:
         pytest.skip("each kind, and each request, once: every pair with --soak")
     left = [number]
@@ -192,7 +192,7 @@ def test_one_request_of_an_upload_goes_wrong(
 def test_an_exclusive_write_whose_answer_is_lost(
     place: Store, proxy: Proxy, bucket: Container, kind: str
 ) -> None:
-    """What failed is known by its content, also where the request is made again by the caller."""
+    """A write without an answer is recognised by its content, even if the caller repeats it."""
     assert not place.lease_obstacle()
 
     def done(do: Callable[[], bool]) -> bool:
@@ -344,7 +344,7 @@ def test_no_secret_is_written_anywhere(
     new: Callable[[], Machine],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Neither where all goes well, nor where the server refuses or cannot be reached."""
+    """A run that succeeds, a refused one and an unreachable server leave no secret anywhere."""
     machine = new()
     log = machine.folder / "log"
     chatty = {"RESUMERGE_LOG": f"debug:{log}"}

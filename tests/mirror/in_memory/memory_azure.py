@@ -19,7 +19,7 @@ from resumerge.mirror.stores.buckets.azure import AzureClient, AzureStore
 
 
 def refused(status: int, code: str) -> HttpResponseError:
-    """An answer that says no."""
+    """Return the error that the library raises for a refused request."""
     answer = SimpleNamespace(status_code=status, reason=code, headers={}, content_type=None)
     error = HttpResponseError(code, response=answer)
     error.error_code = code
@@ -34,9 +34,9 @@ class Server:
         blobs: bytes, ETag and stated MD5 of each blob.
         blocks: the blocks that were sent and are in no blob, by the name of the blob.
         asked: the requests, in order: the call and the name of the blob.
-        polls: how often a copy is asked for until it has ended.
+        polls: how often the state of a copy is requested until it has ended.
         ending: how a copy ends.
-        at: the time by its clock; None if it does not say.
+        at: the time by the server's clock; None if it does not report one.
     """
 
     blobs: dict[str, tuple[bytes, str, bytes | None]] = field(default_factory=dict)
@@ -189,7 +189,7 @@ class MemoryContainer(AzureBucket):
 
 
 def open_container(server: Server, prefix: str = "p") -> AzureStore:
-    """The store below a prefix, as a new process opens it."""
+    """Return the store below a prefix, as a new process opens it."""
     client = AzureClient("box", prefix)
     client._objects = MemoryContainer(server)
     return AzureStore(f"az://box/{prefix}", client)

@@ -24,7 +24,7 @@ class Server:
     Attributes:
         objects: bytes and generation, by key.
         asked: the requests, in order: the call and the key.
-        rewrites: how many more times a copy has to be asked for.
+        rewrites: how many more times a copy has to be requested.
         keeps: the share of each upload that arrives.
         at: the time by its clock.
     """
@@ -144,7 +144,7 @@ class MemoryBucket(GoogleBucket):
 
 
 def open_bucket(server: Server) -> GoogleStore:
-    """The store below a prefix, as a new process opens it."""
+    """Return the store below the prefix `p`, as a new process opens it."""
     client = GoogleClient("box", "p")
     client._objects = MemoryBucket(server)
     return GoogleStore("gs://box/p", client)

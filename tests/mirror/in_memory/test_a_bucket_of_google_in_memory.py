@@ -33,7 +33,7 @@ def store(server: Server) -> GoogleStore:
 
 @pytest.fixture
 def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file of four chunks."""
+    """Make a file of four chunks."""
     monkeypatch.setattr(google, "CHUNK", 1000)
     monkeypatch.setattr(google, "UPLOAD_PIECE_BYTES", 300)
     path = tmp_path / "large"

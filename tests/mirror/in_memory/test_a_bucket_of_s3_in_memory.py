@@ -27,7 +27,7 @@ SHA256 = hashlib.sha256(DATA).hexdigest()
 
 
 class Asked(Api):
-    """Remembers the requests."""
+    """A client that records its requests."""
 
     def __init__(self, server: Server) -> None:
         super().__init__(server, World())
@@ -49,7 +49,7 @@ class Mirror:
         self.store = S3Store("s3://bucket/p", client)
 
     def parts(self) -> list[str]:
-        """The parts that were sent, in order."""
+        """Return the parts that were sent, in order."""
         return [what for what in self.api.asked if what.startswith("part ")]
 
 
@@ -60,7 +60,7 @@ def mirror() -> Mirror:
 
 @pytest.fixture
 def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file of four parts."""
+    """Make a file of four parts."""
     monkeypatch.setattr(s3_uploads, "PART", PART)
     path = tmp_path / "large"
     path.write_bytes(DATA)
@@ -166,7 +166,7 @@ def test_an_upload_that_ended_meanwhile_is_aborted_all_the_same(
 def test_bytes_are_told_in_pieces_and_not_those_of_what_a_callback_asks_for(
     mirror: Mirror, large: Path, nbytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A lease that is renewed while a shard is sent would wait for itself for ever."""
+    """A callback that renews the lease would wait for itself if it were called for the renewal."""
     monkeypatch.setattr(s3_uploads, "REPORTED", 100)
     large.write_bytes(DATA[:nbytes])
     told: list[int] = []
@@ -266,7 +266,7 @@ def test_a_small_file_is_replaced_under_the_condition_that_it_is_the_one_that_wa
 def test_what_is_there_already_with_the_new_content_is_ones_own(
     mirror: Mirror, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The answer to an earlier request was lost, or that arrived only now."""
+    """The answer to an earlier request may be lost, or that request may arrive only now."""
     store, server = mirror.store, mirror.server
     server.write("p/a", b"mine")
     assert store.put_if_absent("a", b"mine")

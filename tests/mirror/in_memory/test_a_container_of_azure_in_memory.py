@@ -33,7 +33,7 @@ def store(server: Server) -> AzureStore:
 
 @pytest.fixture
 def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file of four blocks."""
+    """Make a file of four blocks."""
     monkeypatch.setattr(azure, "UPLOADED_BLOCK", BLOCK)
     path = tmp_path / "large"
     path.write_bytes(DATA)
@@ -109,7 +109,7 @@ def test_what_an_interrupted_upload_sent_is_not_sent_again(
 def test_a_block_counts_for_its_place_and_its_content(
     server: Server, store: AzureStore, large: Path
 ) -> None:
-    """Of two equal blocks each is sent; one of other bytes is replaced."""
+    """Each of several equal blocks is sent; a block with other bytes is replaced."""
     same = bytes(BLOCK) * 3
     large.write_bytes(same)
     store.upload(NAME, large, ignore)
@@ -121,7 +121,7 @@ def test_a_block_counts_for_its_place_and_its_content(
 
 
 def test_blocks_of_a_stranger_are_discarded(server: Server, store: AzureStore, large: Path) -> None:
-    """The server refuses names of two lengths in one blob."""
+    """The server refuses block names of two lengths in one blob."""
     server.blocks[f"p/{NAME}"] = {"YQ==": b"a stranger's"}
     store.upload(NAME, large, ignore)
     assert store.get(NAME) == DATA

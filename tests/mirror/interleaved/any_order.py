@@ -19,16 +19,16 @@ from virtual_machines import Machine, Process, World
 FAULTS = ("fails", "lost", "late", "killed", "killed after", "torn")
 MACHINES = 3
 LEASE_SECONDS = 80
-"""The longest of these stores."""
+"""The longest duration of a lease in these stores."""
 PATIENCE = 20_000
-"""Turns of all threads in which machines that nothing disturbs have to finish."""
+"""The turns of all threads in which undisturbed machines have to finish."""
 
 number = st.integers(0, 7)
 turns = st.integers(0, 60)
 
 
 class AnyOrder(RuleBasedStateMachine):
-    """The rules are what may happen to machines. After each, every promise has to hold."""
+    """The rules for what may happen to machines, after each of which every promise must hold."""
 
     made: ClassVar[Made]
     total: ClassVar[Counter[str]] = Counter()
@@ -92,7 +92,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([0.1, 0.5, 2.0, 5.0, 15.0, 45.0, 100.0]), which=number)
     def time_passes(self, seconds: float, which: int) -> None:
-        """And one machine notices."""
+        """Advance the time, and let one machine go on."""
         self.world.now += seconds
         self.one_machine_goes_on(which, 5)
 
@@ -111,7 +111,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     @rule(which=number, disk=st.booleans())
     def a_machine_boots(self, which: int, disk: bool) -> None:
-        """With its disk, or with an empty one."""
+        """Boot a machine, with its disk or with an empty one."""
         machine = self.machines[which % len(self.machines)]
         for process in self._live():
             if process.machine is machine:
@@ -164,7 +164,7 @@ class AnyOrder(RuleBasedStateMachine):
             self.stack.close()
 
     def _to_the_end(self) -> None:
-        """Nothing disturbs them any more: all end, somebody finishes, and nothing is left over."""
+        """Let all processes end undisturbed, and check that one finishes the mirror."""
         for process in self._live():
             process.fault = ""
         self._wait_for_all()

@@ -41,9 +41,10 @@ class Made:
     """A run that was merged once, and is played again and again.
 
     Args:
-        ledger: of the run, complete; of which `fresh` has nothing.
-        shards: bytes, by name.
-        commits: what computing each shard commits, by its number.
+        ledger: the complete ledger of the run.
+        fresh: the ledger before the first attempt.
+        shards: the bytes of the shards, by name.
+        commits: the commits of each shard's units, by the number of the shard.
     """
 
     ledger: Path
@@ -53,7 +54,7 @@ class Made:
 
     @classmethod
     def of(cls, ledger: Path, out: Path, folder: Path) -> Made:
-        """A finished run, from its ledger and output."""
+        """Make a run that can be played, from the ledger and output of a finished one."""
         fresh = folder / "fresh.db"
         with closing(Ledger(ledger)) as done:
             commits = {
@@ -102,7 +103,7 @@ class Mirrored:
     sessions: dict[int, MirrorSession] = field(default_factory=dict)
 
     def work(self, process: Process) -> str:
-        """`resumerge run … --mirror`, or `resume`."""
+        """Do what `resumerge run … --mirror` or `resume` does, and return the outcome."""
         options = Options(mirror="far", take_over=process.take_over)
         session = MirrorSession("far", options, Reporter(), StopRequest())
         self.sessions[process.pid] = session
@@ -135,7 +136,7 @@ class Mirrored:
         return DONE
 
     def _begin(self, process: Process, session: MirrorSession) -> bool:
-        """Create the run, or import it; whether the mirror is finished already."""
+        """Create the run, or import it; return whether the mirror is finished already."""
         machine = process.machine
         staged = machine.folder / f"staged-{process.pid}"
         staged.mkdir(parents=True)
@@ -163,7 +164,7 @@ class Mirrored:
         return False
 
     def _is_complete(self, session: MirrorSession, ledger: Ledger) -> bool:
-        """Whether a run that is done here is finished in the mirror."""
+        """Return whether a run that is done here is finished in the mirror."""
         manifest = retry_store(session.store, lambda: read_manifest(session.store))
         run = ledger.run()["id"]
         if manifest is None or manifest.run != run or missing_files(manifest, session.files()):
@@ -176,7 +177,7 @@ class Mirrored:
             retry_store(session.store, lambda: remove_metadata(session.store))
 
     def _recover(self, process: Process, ledger: Ledger) -> None:
-        """Shards that are neither here nor in the mirror are computed again."""
+        """Forget shards that are neither here nor in the mirror: they are computed again."""
         mirrored = ledger.mirrored.checksums()
         for shard in ledger.shards.all():
             path = process.machine.out / shard["name"]
@@ -223,7 +224,7 @@ class Mirrored:
 
 
 class _LocalStorage(Storage):
-    """Local shards: one is only removed if the mirror promises it."""
+    """The storage of local shards, which may be removed only if the mirror promises them."""
 
     def __init__(self, promise: Promise) -> None:
         self._promise = promise
@@ -239,7 +240,7 @@ class _LocalStorage(Storage):
 
 @contextmanager
 def virtual(world: World, store: Shared, promise: Promise) -> Iterator[None]:
-    """The program's modules see the world in place of this machine."""
+    """Yield while the program's modules see the world in place of this machine."""
     threading, time, clock = Threading(world), Time(world), clock_of(world)
     acquired = Lease.__init__
 
@@ -288,7 +289,7 @@ def virtual(world: World, store: Shared, promise: Promise) -> Iterator[None]:
 
 
 class _Owners(set[str]):
-    """Owners of leases that live in this process: in the world's, not in the test's."""
+    """The owners of leases that live in the present process of the world, not in the test's."""
 
     def __init__(self, world: World) -> None:
         super().__init__()

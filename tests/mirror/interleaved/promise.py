@@ -27,14 +27,14 @@ DONE = ".resumerge/done.json"
 LEASE = re.compile(r"\.resumerge/lease-(\d+)\.json")
 SNAPSHOT = re.compile(r"\.resumerge/ledger-(\d+)-(\d+)-([0-9a-f]{32})\.db")
 AUDITED = 16
-"""The audit is asked after each so many changes of metadata or shards."""
+"""The number of changes from one audit to the next."""
 
 Files = Mapping[str, str]
 """SHA-256 by name."""
 
 
 class Broken(AssertionError):
-    """A promise was broken."""
+    """A broken promise."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Claim:
     """A lease that a process has acquired.
 
     Args:
-        at: when, in the world's time.
+        at: the world's time of the acquisition.
     """
 
     process: Process
@@ -56,18 +56,18 @@ class Claim:
 
     @property
     def verified(self) -> float:
-        """When the lease was last verified, in the world's time."""
+        """The world's time at which the lease was last verified."""
         return _instant(self.lease._renewed_at - 1000.0 * self.process.boot)
 
 
 @dataclass
 class Promise:
-    """Watches a store.
+    """A watcher of a store, which checks the promises after every change.
 
     Attributes:
         model: SHA-256 of every file of the finished model.
         harmed: names of files that the test damaged, until the run has mended them.
-        audits, changes: how often the audit was asked, and the store changed.
+        audits, changes: the numbers of audits, and of changes of the store.
     """
 
     world: World
@@ -84,10 +84,10 @@ class Promise:
     begun: bool = False
     """Whether there was an intact snapshot."""
     finishers: list[Process] = field(default_factory=list)
-    """Who has written a manifest."""
+    """The processes that have written a manifest."""
     contents: dict[str, bytes] = field(default_factory=dict)
     writers: dict[str, int] = field(default_factory=dict)
-    """The fencing token of who wrote each file."""
+    """The fencing token of the process that wrote each file."""
     claims: list[Claim] = field(default_factory=list)
     broken: str = ""
     _named: dict[str, Files] = field(default_factory=dict)
@@ -96,7 +96,7 @@ class Promise:
         self.world.changed = self.changed
 
     def changed(self, process: Process | None, names: Iterable[str]) -> None:
-        """A process may have changed files."""
+        """Check files that a process may have changed."""
         try:
             for name in names:
                 before = self.contents.get(name)
@@ -125,7 +125,7 @@ class Promise:
             self.finished = None
 
     def check(self) -> None:
-        """Raise what was broken."""
+        """Raise the first broken promise, if there is one."""
         if self.broken:
             raise Broken("\n".join([*self.world.log[-60:], self.broken]))
 
@@ -158,7 +158,7 @@ class Promise:
     # One owner of the lease
 
     def _exclusive(self, process: Process, name: str, now: bytes | None) -> None:
-        """At the moment of a claim, no other machine may believe that it owns the lease."""
+        """Check that no other machine may believe that it owns a lease that is being claimed."""
         found = LEASE.fullmatch(name)
         if found is None or now is None or self.metadata_harmed or process.take_over:
             return
@@ -173,8 +173,7 @@ class Promise:
                 )
 
     def owners(self) -> None:
-        """No two machines believe that they own the lease after both have verified it, and none
-        that they own the same one."""
+        """Check that no lease is verified after a higher one is claimed, or has another's token."""
         if self.metadata_harmed or not self.store.exclusive:
             return
         live = [claim for claim in self.claims if claim.counts]
@@ -204,7 +203,7 @@ class Promise:
     # Consistent at every instant
 
     def promised(self) -> tuple[str, Files]:
-        """State of the mirror, and the files that it names."""
+        """Return the state of the mirror, and the files that it names."""
         manifest = _manifest(self.contents.get(DONE, b""))
         if manifest is not None:
             return "finished", manifest
@@ -253,7 +252,7 @@ class Promise:
     # The end
 
     def nothing_is_left_over(self) -> None:
-        """The mirror is finished, and holds the model, and nothing else."""
+        """Check that the mirror is finished, and contains the model and nothing else."""
         for process in self.finishers:
             if not process.dead and process.outcome != "done":
                 raise Broken(f"pid {process.pid} has finished, and says {process.outcome!r}")
@@ -278,7 +277,7 @@ class Promise:
 
 
 def _instant(seconds: float) -> float:
-    """A time that equals another one, though both were computed in other ways."""
+    """Round a time, so that equal times are equal however they were computed."""
     return round(seconds, 6)
 
 
@@ -294,7 +293,7 @@ def _manifest(data: bytes) -> Files | None:
 
 
 def _mirrored(data: bytes) -> Files:
-    """The table of a ledger's bytes."""
+    """Return the mirrored files that the bytes of a ledger name."""
     with tempfile.NamedTemporaryFile(dir=_memory(), suffix=".db") as file:
         Path(file.name).write_bytes(data)
         with closing(sqlite3.connect(f"file:{file.name}?immutable=1", uri=True)) as db:

@@ -42,22 +42,22 @@ class Shared(ABC):
 
     @abstractmethod
     def open(self) -> Store:
-        """The store, as a process opens it."""
+        """Return the store, as a process opens it."""
 
     @abstractmethod
     def names(self) -> set[str]:
-        """The files."""
+        """Return the names of all files."""
 
     @abstractmethod
     def read(self, name: str) -> bytes | None:
-        """A file's bytes; None if it does not exist."""
+        """Return a file's bytes; None if it does not exist."""
 
     @abstractmethod
     def write(self, name: str, data: bytes | None) -> None:
         """Replace or remove a file, as somebody else might."""
 
     def uploads(self) -> list[str]:
-        """What is left of uploads, and is not among the files."""
+        """Return the keys of unfinished uploads, which are not among the files."""
         return []
 
 
@@ -114,7 +114,7 @@ class SharedFolder(Shared):
 
 
 class _Folder(FolderStore):
-    """What reads is one request; what changes is one for each operation on files."""
+    """A folder of which a read is one request, and a change is one for each operation on files."""
 
     def __init__(self, folder: Path, world: World, lacks: tuple[str, ...]) -> None:
         super().__init__(folder, _Storage(folder, world))
@@ -147,7 +147,7 @@ def _error(how: str) -> Exception:
 
 
 class _Storage(Storage):
-    """Operations on the files of a folder: each is a request."""
+    """A storage in which each operation on a file of a folder is a request."""
 
     def __init__(self, folder: Path, world: World) -> None:
         self._folder, self._world = folder, world
@@ -164,10 +164,10 @@ class _Storage(Storage):
         )
 
     def sync_data(self, fd: int) -> None:
-        """Nothing is lost by a power cut here."""
+        """Do nothing: the power is never cut here."""
 
     def sync_folder(self, path: Path) -> None:
-        """See `sync_data`."""
+        """Do nothing, for the reason in `sync_data`."""
 
     def replace(self, source: Path, target: Path) -> None:
         replace = super().replace
@@ -194,7 +194,7 @@ class _Storage(Storage):
 
 
 def share(kind: str, world: World, folder: Path) -> Shared:
-    """A new place of one of the kinds."""
+    """Make a place of one of the kinds."""
     if kind == "bucket":
         return SharedBucket(world)
     return SharedFolder(world, folder / "mirror", LACKS[kind])

@@ -49,7 +49,7 @@ EXAMPLES, STEPS = 15, 60
 
 @pytest.fixture(scope="module")
 def played(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """A run of five shards."""
+    """Make a run of five shards that can be played."""
     (run,) = RunStore(made / "merged.state").runs()
     return Made.of(run / "ledger.db", made / "merged", tmp_path_factory.mktemp("played"))
 
@@ -91,12 +91,12 @@ def test_every_promise_holds(machine: type[AnyOrder], soak: bool) -> None:
 
 
 def no_check(patch: pytest.MonkeyPatch) -> None:
-    """A machine does not look whether it still owns the mirror before it writes."""
+    """Let a machine write without a check that it still owns the mirror."""
     patch.setattr(Lease, "check", lambda lease: None)
 
 
 def named_too_early(patch: pytest.MonkeyPatch) -> None:
-    """A shard is recorded, and a snapshot names it, before it was uploaded and compared."""
+    """Record a shard, and name it in a snapshot, before it is uploaded and compared."""
     upload = MirrorWriter.upload
 
     def early(self: MirrorWriter, name: str) -> None:
@@ -109,7 +109,7 @@ def named_too_early(patch: pytest.MonkeyPatch) -> None:
 
 
 def older_ones_go_first(patch: pytest.MonkeyPatch) -> None:
-    """Older snapshots are removed before the newer one was read back."""
+    """Remove older snapshots before the newer one is written."""
 
     def write(store: Store, ledger: Ledger, token: int, before: list[SnapshotName]) -> SnapshotName:
         store.put({}, [old.name for old in before if old.token <= token])
@@ -119,7 +119,7 @@ def older_ones_go_first(patch: pytest.MonkeyPatch) -> None:
 
 
 def newer_ones_go_too(patch: pytest.MonkeyPatch) -> None:
-    """A machine removes the snapshots of its successors."""
+    """Let a machine remove the snapshots of its successors."""
 
     def write(store: Store, ledger: Ledger, token: int, before: list[SnapshotName]) -> SnapshotName:
         written = write_snapshot(store, ledger, token, before)
@@ -131,7 +131,7 @@ def newer_ones_go_too(patch: pytest.MonkeyPatch) -> None:
 
 
 def tokens_are_not_compared(patch: pytest.MonkeyPatch) -> None:
-    """A machine does not notice a higher fencing token."""
+    """Let a machine overlook a higher fencing token."""
 
     def blind(self: Lease, *, released: bool = False) -> None:
         began, name = lease.clock(), lease_name(self.token)
@@ -146,17 +146,17 @@ def tokens_are_not_compared(patch: pytest.MonkeyPatch) -> None:
 
 
 def nobody_is_watched(patch: pytest.MonkeyPatch) -> None:
-    """A lease is taken without waiting whether its owner renews it."""
+    """Acquire a lease without watching whether its owner renews it."""
     patch.setattr(lease, "_wait_until_free", lambda *given: None)
 
 
 def a_refusal_is_taken_for_a_lost_answer(patch: pytest.MonkeyPatch) -> None:
-    """A conditional write that is refused counts as written, whoever wrote what is there."""
+    """Count a refused conditional write as done, whoever wrote the present content."""
     patch.setattr(BucketStore, "_holds", lambda store, name, data: True)
 
 
 def deleted_when_uploaded(patch: pytest.MonkeyPatch) -> None:
-    """A local shard is deleted as soon as it was uploaded, before a snapshot names it."""
+    """Delete a local shard when it is uploaded, before a snapshot names it."""
     next_operation = Replicator._next
 
     def early(self: Replicator) -> Callable[[], None]:
@@ -174,7 +174,7 @@ def deleted_when_uploaded(patch: pytest.MonkeyPatch) -> None:
 
 
 def manifests_are_written_again(patch: pytest.MonkeyPatch) -> None:
-    """Who finishes last replaces the manifest of who was first."""
+    """Replace the manifest of the machine that finished first."""
 
     def write(store: Store, manifest: bytes, token: int, files: Iterable[str]) -> None:
         before = store.get(MANIFEST_FILE) if MANIFEST_FILE in store.list() else None
@@ -195,7 +195,7 @@ PLANTS: dict[Callable[[pytest.MonkeyPatch], None], int] = {
     deleted_when_uploaded: 0,
     manifests_are_written_again: 0,
 }
-"""The faults, and the seeds from which on they are looked for: others were seen to find nothing."""
+"""The faults, and the first seed that is tried for each: lower ones find nothing."""
 
 
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__)
@@ -218,7 +218,7 @@ def test_a_fault_that_is_planted_is_found(
 
 @dataclass
 class Played:
-    """A bucket, and machines at it that a test lets go on."""
+    """A bucket, and the machines that use it, which the test lets go on."""
 
     world: World
     store: Shared
@@ -256,7 +256,7 @@ class Played:
     def killed_while_a_snapshot_is_under_way(
         self, machine: Machine, patch: pytest.MonkeyPatch
     ) -> None:
-        """The snapshot arrives when the world lands it; a later one than the first."""
+        """Start a machine, and kill it while a snapshot after its first one is late."""
         process = self.start(machine)
         self.let(process, lambda: bool(self.snapshots() and self.snapshots()[0].token > 1))
         request = self.world.request
@@ -296,7 +296,7 @@ def place(played: Made, tmp_path: Path) -> Iterator[Played]:
 def test_what_was_sent_before_the_end_does_not_fence_off_who_opens_the_mirror_again(
     place: Played, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A machine with token 2 is dead, its snapshot still under way, when another one finishes."""
+    """A dead machine's late snapshot arrives after a finished mirror was opened again."""
     first = place.start(place.machine("first"))
     place.let(first, lambda: bool(place.snapshots()))
     place.world.kill(first)

@@ -20,7 +20,7 @@ def short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def world(request: pytest.FixtureRequest) -> Iterator[VirtualTime]:
-    """The time of this process, as leases and the test's own `time` see it."""
+    """Yield the virtual time that leases and the test's own `time` see."""
     with virtual_time(request.module) as world:
         yield world
 
@@ -32,7 +32,7 @@ def store(tmp_path: Path) -> PlainFolder:
 
 @pytest.fixture
 def leases(world: VirtualTime) -> Iterator[list[Lease]]:
-    """Leases that are given up after the test."""
+    """Yield a list of leases that are stopped after the test."""
     leases: list[Lease] = []
     yield leases
     for lease in leases:

@@ -37,7 +37,7 @@ def found(store: PlainFolder, token: int = 1) -> LeaseRecord:
 def test_a_renewal_finds_another_owner_under_the_same_token(
     store: PlainFolder, leases: list[Lease]
 ) -> None:
-    """Both wrote it at once, where a store cannot tell; the other was the last."""
+    """A store may let two machines write one lease at once: the later writer owns it."""
     leases.append(Lease.acquire(store, "run"))
     write(store, ELSEWHERE)
     wait_until(lambda: leases[0].is_lost)
@@ -49,7 +49,7 @@ def test_a_renewal_finds_another_owner_under_the_same_token(
 def test_a_renewal_finds_a_snapshot_of_a_later_machine(
     store: PlainFolder, leases: list[Lease]
 ) -> None:
-    """Its lease may have been removed, or may not be listed yet."""
+    """The later machine's lease may have been removed, or may not be listed yet."""
     leases.append(Lease.acquire(store, "run"))
     earlier, later = (f".resumerge/ledger-00000{token}-000001-{'0' * 32}.db" for token in (1, 2))
     store.put({earlier: b""})
@@ -74,7 +74,7 @@ def test_what_is_half_written_under_our_token_is_ours(
 def test_a_renewal_counts_from_before_it_was_written(
     store: PlainFolder, leases: list[Lease]
 ) -> None:
-    """The store took its time, in which another machine found this one silent."""
+    """The store may write a renewal so slowly that another machine takes over meanwhile."""
     leases.append(Lease.acquire(store, "run"))
     written: list[float] = []
 
@@ -109,7 +109,7 @@ def test_each_renewal_is_seen_and_removes_older_leases_alone(
 def test_a_renewal_replaces_what_it_has_read_and_nothing_else(
     store: PlainFolder, leases: list[Lease], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What another machine wrote in between would be gone, and the renewal would count."""
+    """An unconditional renewal would replace what another machine wrote in between."""
     leases.append(Lease.acquire(store, "run"))
     before = found(store).raw
     asked: list[tuple[object, ...]] = []
@@ -130,7 +130,7 @@ def test_a_renewal_replaces_what_it_has_read_and_nothing_else(
 def test_a_lease_that_vanishes_while_it_is_read_is_neither_renewed_nor_lost(
     store: PlainFolder, leases: list[Lease]
 ) -> None:
-    """Nor is an older one read in its place, whose owner is another."""
+    """An older lease, of another owner, does not take its place."""
     write(store, replace(ELSEWHERE, released=True))
     leases.append(Lease.acquire(store, "run"))
     write(store, replace(ELSEWHERE, released=True))
@@ -185,7 +185,7 @@ def test_renewals_go_on_after_one_that_failed(store: PlainFolder, leases: list[L
 
 
 def test_a_renewal_that_failed_is_tried_again_soon() -> None:
-    """On the Hub and in a folder; where renewals are frequent, not more often than they are."""
+    """The pause is an eighth of the interval, at least 1 s, and never longer than the interval."""
     assert [retry_seconds(interval) for interval in (120.0, 10.0, 4.0, 0.2)] == [15, 1.25, 1, 0.2]
 
 
@@ -279,7 +279,7 @@ def test_a_store_that_hangs_does_not_keep_the_process(
 def test_numbers_of_processes_mean_nothing_elsewhere(
     store: PlainFolder, leases: list[Lease], record: LeaseRecord
 ) -> None:
-    """The process with this number is gone here, and may be alive there."""
+    """A process whose number is unused here may be alive on another machine."""
     write(store, replace(record, pid=2**22 - 1))
     assert seconds_to_acquire(store, leases) >= SECONDS
 
@@ -295,7 +295,7 @@ def test_where_the_start_of_the_machine_is_unknown_it_is_watched(
 def test_an_earlier_lease_of_this_process_is_no_hindrance(
     store: PlainFolder, leases: list[Lease]
 ) -> None:
-    """Nor is that of a dead process whose number and start this one has, as after a fork."""
+    """A lease with the number and start of this process is its own, or that of a dead process."""
     write(store, replace(HERE, born=birth(os.getpid()) or 0))
     assert seconds_to_acquire(store, leases) == 0
 
@@ -435,7 +435,7 @@ def test_who_takes_over_and_is_too_late_does_not_take_over_twice(store: PlainFol
 
 
 def test_something_else_with_the_name_of_the_next_lease_is_told(tmp_path: Path) -> None:
-    """A folder: it is not listed, and no file can be created in its place."""
+    """A folder with this name is not listed, and no file can be created in its place."""
     store = FolderStore(tmp_path / "mirror")
     (store.folder / lease_name(1)).mkdir(parents=True)
     with pytest.raises(

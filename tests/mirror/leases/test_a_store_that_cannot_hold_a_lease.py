@@ -18,7 +18,7 @@ from resumerge.mirror.lease_record import LeaseRecord
 
 
 class Unfit(PlainFolder):
-    """It says that it cannot hold a lease."""
+    """A store that says that it cannot hold a lease."""
 
     def lease_obstacle(self) -> str:
         return "it ignores If-Match"

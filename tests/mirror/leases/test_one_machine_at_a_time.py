@@ -55,10 +55,10 @@ while folder := sys.stdin.readline().strip():
 def machine(
     kind: str = "PlainFolder", keep: str = "keep", host: str = "", lease_seconds: float = SECONDS
 ) -> subprocess.Popen[str]:
-    """A process that is ready to take a lease; on a machine of another name if one is given.
+    """Start a process that can take a lease, on a machine of another name if one is given.
 
     Args:
-        keep: what it does with a lease: ``keep``, or ``leave`` it to its thread.
+        keep: what the process does with a lease: ``keep`` it, or ``leave`` it to its thread.
     """
     words = [sys.executable, "-c", TAKES.format(here=str(Path(__file__).parents[1])), kind, keep]
     if host:
@@ -337,7 +337,7 @@ def test_while_the_place_is_out_of_reach_nothing_may_be_written(
 
 
 def test_books_that_are_gone_are_not_written_again(tmp_path: Path, leases: list[Lease]) -> None:
-    """The mount is gone, and what is there now is the empty folder that it was mounted on."""
+    """An unmounted drive leaves an empty folder, in which no lease is written again."""
     store = PlainFolder(tmp_path / "mirror")
     leases.append(Lease.acquire(store, "run"))
     store.folder.rename(tmp_path / "unmounted")

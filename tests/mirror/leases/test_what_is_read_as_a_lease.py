@@ -48,12 +48,12 @@ def test_each_value_of_a_lease_has_its_type(store: PlainFolder, name: str) -> No
 
 
 def written(**facts: object) -> bytes:
-    """The file of a lease with other values, by their keys."""
+    """Return the content of a lease's file with other values, by their keys."""
     return json.dumps(json.loads(ELSEWHERE.as_bytes()) | facts).encode()
 
 
 def test_the_keys_of_the_file() -> None:
-    """Programs of other versions read it."""
+    """Programs of other versions read the file."""
     keys = ("run", "owner", "host", "boot_id", "space", "pid", "born", "beat", "at", "seconds")
     assert list(json.loads(ELSEWHERE.as_bytes())) == [*keys, "released"]
 
