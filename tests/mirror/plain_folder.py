@@ -14,8 +14,10 @@ from resumerge.mirror.stores.base import SMALL, Moved, Store
 
 
 class PlainFolder(Store):
-    """Args:
-    fails: called with the name of each operation; may raise.
+    """A plain folder as a store, which a test can make fail.
+
+    Args:
+        fails: called with the name of each operation; may raise.
     """
 
     scheme = "plain"
@@ -82,7 +84,7 @@ class PlainFolder(Store):
 
 
 class Weak(PlainFolder):
-    """It cannot tell whether a file is there already when it writes one."""
+    """A plain folder that cannot test, when it writes a file, whether the file exists."""
 
     settle_seconds = 0.4
 

@@ -20,7 +20,7 @@ STUCK_SECONDS = 60
 
 
 class Killed(BaseException):
-    """Unwinds the threads of a process that was killed. None of them does anything more."""
+    """The exception that unwinds the threads of a killed process, which do nothing more."""
 
 
 @dataclass
@@ -125,7 +125,6 @@ class World:
         late: requests that were sent, gave no answer, and will be done some time.
         requests: how many were sent.
         landing: whether one that is late is being done.
-        failures: what broke a promise.
     """
 
     def __init__(self) -> None:
@@ -146,7 +145,7 @@ class World:
     # Processes
 
     def start(self, machine: Machine, do: Callable[[Process], str], **facts: Any) -> Process:
-        """A process of a machine that does something, and ends with the outcome."""
+        """Start a process of a machine, which does something and ends with its outcome."""
         process = Process(machine, 1000 + next(self._numbers), machine.boot, **facts)
         self.processes.append(process)
 
@@ -164,7 +163,7 @@ class World:
                 task.go_on()
 
     def tasks(self) -> list[Task]:
-        """The threads that can go on."""
+        """Return the threads that can go on."""
         tasks = [task for process in self.processes for task in process.tasks]
         return [task for task in tasks if task.can_go_on()]
 
@@ -265,16 +264,16 @@ class World:
         return self.current.process
 
     def clock(self) -> float:
-        """Seconds since the machine's boot."""
+        """Return the seconds since the machine's boot."""
         return self.now + (1000.0 * self.here.machine.boot if self.current else 0.0)
 
     def wall(self) -> datetime:
-        """The machine's wall clock; the world's, if no thread runs."""
+        """Return the time by the machine's wall clock, or by the world's if no thread runs."""
         ahead = self.here.machine.ahead if self.current else 0.0
         return self._epoch + timedelta(seconds=self.now + ahead)
 
     def birth(self, pid: int) -> int | None:
-        """See `resumerge.host.processes.birth`."""
+        """Return a number for the start of a process, as `resumerge.host.processes.birth`."""
         machine = self.here.machine
         there = (
             process.alive and process.machine is machine and process.boot == machine.boot
@@ -284,12 +283,12 @@ class World:
         return pid if any(there) else None
 
     def random(self, nbytes: int) -> str:
-        """See `secrets.token_hex`."""
+        """Return a new token, as `secrets.token_hex` does."""
         return f"{next(self._numbers):0{2 * nbytes}x}"
 
 
 class Threading:
-    """What the program uses of the module `threading`."""
+    """The part of the module `threading` that the program uses."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -322,7 +321,7 @@ class Lock:
 
 class Condition(Lock):
     def notify_all(self) -> None:
-        """Who waits looks at its condition all the time."""
+        """Do nothing: a thread that waits tests its condition all the time."""
 
     def wait_for(self, ready: Callable[[], Any], seconds: float | None = None) -> None:
         if not ready():
@@ -370,7 +369,7 @@ class Thread:
 
 
 class Time:
-    """What the program uses of the module `time`."""
+    """The part of the module `time` that the program uses."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -381,7 +380,7 @@ class Time:
 
 
 def clock_of(world: World) -> type:
-    """What the program uses of the class `datetime`."""
+    """Return a class with what the program uses of `datetime`."""
 
     class Clock(datetime):
         @classmethod

@@ -49,10 +49,10 @@ class VirtualTime(World):
 
 @contextmanager
 def virtual_time(*modules: object) -> Iterator[VirtualTime]:
-    """What leases and replicators see in place of the time and the threads of this process.
+    """Yield the time and threads that leases and replicators see in place of this process's.
 
     Args:
-        modules: of tests, whose `time` is replaced as well.
+        modules: the modules of tests whose `time` is replaced as well.
     """
     world = VirtualTime()
     time, threading = Time(world), Threading(world)

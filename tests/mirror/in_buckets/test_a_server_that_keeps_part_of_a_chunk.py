@@ -18,7 +18,7 @@ UNIT = 1 << 18
 
 
 class _Server(BaseHTTPRequestHandler):
-    """Begins an upload, and keeps one unit of each chunk."""
+    """A server that begins an upload, and keeps one unit of each chunk."""
 
     def do_GET(self) -> None:
         self._answer(404)

@@ -21,7 +21,7 @@ CONFIG = b'{"model_type": "llama"}'
 
 
 class Objects(Bucket):
-    """One object. What is listed of it, and what a read of it brings.
+    """A bucket with one object, whose listing and whose reads the test chooses.
 
     Args:
         sent: what reads bring.
@@ -93,7 +93,7 @@ def test_what_came_whole_is_taken(etag: str) -> None:
 
 
 def test_what_was_replaced_while_it_was_read_is_taken_as_it_was() -> None:
-    """The listing, or the hash, is of the next version."""
+    """The listing, or the hash, may be that of the next version."""
 
     class Replaced(Objects):
         def list(self, prefix: str) -> dict[str, Listed]:

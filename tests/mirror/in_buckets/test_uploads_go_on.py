@@ -16,7 +16,7 @@ NBYTES = 6 * FILE_PIECE_BYTES + 12345
 
 
 class Counting(Storage):
-    """Counts the bytes that are written; does not begin files that were begun, if told so."""
+    """A storage that counts the written bytes, and may be unable to continue a file."""
 
     def __init__(self, *, extends: bool = True) -> None:
         self.written, self.extends = 0, extends
@@ -134,7 +134,7 @@ def test_what_was_begun_here_and_is_too_long_is_downloaded_anew(
 def test_bytes_that_go_to_the_mirror_and_back_are_told_and_no_others(
     tmp_path: Path, shard: Path
 ) -> None:
-    """The rate is limited by them; what is read on this disk alone is none of the mirror's."""
+    """The rate limit counts these bytes, and none that are only read on the local disk."""
     mirror, moved = tmp_path / "mirror", list[int]()
 
     def upload() -> int:

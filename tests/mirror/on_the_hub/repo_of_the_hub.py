@@ -12,16 +12,16 @@ SHARD = "model-00001-of-00002.safetensors"
 
 
 def nothing(nbytes: int) -> None:
-    """Moved, and nobody cares."""
+    """Ignore the number of bytes that were moved."""
 
 
 def shard(folder: Path, nbytes: int = 300_000, seed: int = 0) -> Path:
-    """A file to upload; its bytes differ by the seed."""
+    """Make a file to upload, whose bytes depend on the seed."""
     path = folder / f"shard-{seed}.safetensors"
     path.write_bytes(random.Random(seed).randbytes(nbytes))
     return path
 
 
 def commits(hub: Hub) -> int:
-    """How many there are, without the one that every repo begins with."""
+    """Return the number of commits, without the one that every repo begins with."""
     return len(hub.repos[REPO].commits) - 1

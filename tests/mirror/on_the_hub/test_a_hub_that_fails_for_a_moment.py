@@ -34,7 +34,7 @@ STEPS = {
 
 
 def bring(store: HubStore, folder: Path) -> str:
-    """A shard and the snapshot that names it."""
+    """Upload a shard, write the snapshot that names it, and return the shard's SHA-256."""
     sha256 = store.upload(SHARD, shard(folder), nothing)
     store.put({".resumerge/new": b"names it"}, remove=[".resumerge/old"])
     return sha256
@@ -49,7 +49,7 @@ def is_brought(hub: Hub, folder: Path) -> bool:
 
 @pytest.fixture
 def store(hub: Hub) -> HubStore:
-    """A repo with an old snapshot; whoever opens it has not looked at it yet."""
+    """Return the store of a repo with an old snapshot, which has not read the repo yet."""
     hub.part_bytes = 200_000
     HubStore(URL).put({".resumerge/old": b"names nothing"})
     return HubStore(URL)
@@ -79,7 +79,7 @@ def test_an_error_of_the_hub_is_told_at_once_and_the_second_try_succeeds(
 def test_a_signed_address_that_expired_is_no_denial(
     hub: Hub, store: HubStore, sleeps: list[float], tmp_path: Path
 ) -> None:
-    """The storage behind the Hub answers 403 then, and the next try gets a new address."""
+    """The storage behind the Hub answers 403 to such an address; the next try gets a new one."""
     hub.part_bytes = None
     hub.fail(STEPS["put"], status=403)
     with pytest.raises(StoreError, match="HTTP 403") as caught:
@@ -94,7 +94,7 @@ def test_a_signed_address_that_expired_is_no_denial(
 def test_a_connection_that_breaks_costs_at_most_another_try(
     hub: Hub, store: HubStore, sleeps: list[float], tmp_path: Path, step: str, wrong: str
 ) -> None:
-    """In the middle of what is sent; and when all was done, and nobody is told."""
+    """The connection breaks in the middle of a request, or between the request and its answer."""
     hub.part_bytes = None if step == "put" else 200_000
     hub.fail(STEPS[step], **{wrong: 10 if wrong == "cut_upload" else True})
     for _ in range(2):
@@ -220,7 +220,7 @@ def test_a_hub_that_hangs_is_given_up(
 def test_what_the_store_has_dropped_is_sent_again(
     hub: Hub, store: HubStore, tmp_path: Path
 ) -> None:
-    """Contents that nobody committed do not stay there for ever."""
+    """The Hub does not keep contents for ever that nobody commits."""
     store.upload(SHARD, shard(tmp_path), nothing)
     hub.stored.clear()
     with pytest.raises(StoreError, match="does not exist"):
@@ -306,7 +306,7 @@ def test_hashing_can_be_stopped_and_is_done_once(
 def test_a_shaky_hub_is_consistent_at_every_commit(
     hub: Hub, store: HubStore, sleeps: list[float], tmp_path: Path, seed: int
 ) -> None:
-    """Whatever fails: no snapshot is ever there without the shards that it names."""
+    """No snapshot is ever there without the shards that it names, whatever fails."""
     hub.shaky = Shaky(seed, share=0.25)
     names = [SHARD.replace("00001", f"{n:05}", 1) for n in range(1, 6)]
     for count, name in enumerate(names, 1):
@@ -343,7 +343,7 @@ def test_failures_print_nothing(
     capfd: pytest.CaptureFixture[str],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Not the signed addresses, above all, which huggingface_hub's warnings have in them."""
+    """The warnings of huggingface_hub contain signed addresses, which must not be printed."""
     caplog.set_level(logging.DEBUG, "huggingface_hub")
     hub.part_bytes = None
     hub.fail("/cdn/upload/", cut_upload=1000, times=2)

@@ -21,7 +21,7 @@ from resumerge.mirror.stores.upload_reader import REPORT_BYTES
 
 @pytest.fixture
 def store(hub: Hub) -> HubStore:
-    """A repo that is not there yet."""
+    """Return the store of a repo that does not exist yet."""
     return HubStore(URL)
 
 
@@ -55,7 +55,7 @@ def test_a_repo_that_is_gone_is_not_taken_for_an_empty_one(hub: Hub, store: HubS
 def test_a_repo_that_may_not_be_read_now_is_not_taken_for_an_empty_one(
     hub: Hub, store: HubStore, status: int
 ) -> None:
-    """Such as with a token that has expired: a run of another machine may be there."""
+    """The token may have expired, and the repo may contain a run of another machine."""
     hub.commit(REPO, {"config.json": b"{}"})
     hub.fail("/api/models", status=status, times=None)
     for ask in (store.list, lambda: store.sha256("config.json", nothing)):
@@ -156,7 +156,7 @@ def test_what_is_put_takes_the_place_of_an_upload_that_waits(
 def test_what_the_hub_would_leave_out_is_told(
     hub: Hub, store: HubStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file that it takes for a small one is part of the commit, and has to fit into memory."""
+    """A file that the Hub counts as small is part of the commit, and has to fit into memory."""
     monkeypatch.setattr("resumerge.mirror.stores.hub_uploads.SMALL", 1000)
     path = tmp_path / "tokenizer.json"
     path.write_bytes(b"{}" * 501)
@@ -192,7 +192,7 @@ def test_only_a_short_header_without_text_is_the_hubs_own(
 def test_an_answer_that_names_no_commit_is_none(
     hub: Hub, store: HubStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The next commit would have no parent, and would not fail where another was faster."""
+    """A commit without a parent would not fail if another machine was faster."""
     store.put({"a": b"1"})
     for sha in (None, "", "main"):
         answer = SimpleNamespace(sha=sha, siblings=[])
@@ -249,7 +249,7 @@ def test_a_shard_with_another_content_takes_the_place_of_the_first(
 def test_an_upload_that_waits_is_forgotten_where_the_next_is_there_already(
     hub: Hub, store: HubStore, tmp_path: Path
 ) -> None:
-    """Another process has committed it; the next commit would put the first in its place."""
+    """The next commit would replace what another process has committed by the first content."""
     first, second = shard(tmp_path), shard(tmp_path, seed=1)
     store.upload(SHARD, first, nothing)
     hub.commit(REPO, {SHARD: second.read_bytes()})
@@ -261,7 +261,7 @@ def test_an_upload_that_waits_is_forgotten_where_the_next_is_there_already(
 def test_an_upload_of_another_thread_waits_for_the_next_commit(
     hub: Hub, store: HubStore, tmp_path: Path
 ) -> None:
-    """It came while the first one was committed."""
+    """An upload that arrives during a commit is not lost."""
     first, second, commit = shard(tmp_path), shard(tmp_path, seed=1), HubRepo.commit
     store.upload(SHARD, first, nothing)
     with pytest.MonkeyPatch.context() as patch:
@@ -402,7 +402,7 @@ def test_offline_is_refused_at_opening(hub: Hub, monkeypatch: pytest.MonkeyPatch
 def test_what_is_too_large_to_be_hashed_here_has_no_hash(
     hub: Hub, store: HubStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file that git keeps without LFS, of which the Hub says no SHA-256: not one of a part."""
+    """The Hub has no SHA-256 of a file without LFS; the hash of its beginning would be wrong."""
     hub.commit(REPO, {"notes.txt": b"0123456789"})
     assert store.sha256("notes.txt", nothing) == hashlib.sha256(b"0123456789").hexdigest()
     monkeypatch.setattr("resumerge.mirror.stores.hub.SMALL", 9)

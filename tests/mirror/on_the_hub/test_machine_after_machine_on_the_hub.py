@@ -22,7 +22,7 @@ KILLS = 3
 def new(
     hub: Hub, tmp_path: Path, models: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[], Machine]:
-    """Makes machines that have nothing but a token."""
+    """Return a function that makes machines that have nothing but a token."""
     hub.tokens = {"hf_test": "write"}
     monkeypatch.setenv("HF_TOKEN", "hf_test")
     numbers = iter(range(1000))
@@ -36,7 +36,7 @@ def new(
 
 
 def shards(hub: Hub) -> set[str]:
-    """Those that the repo has."""
+    """Return the names of the shards in the repo."""
     there = hub.contents(REPO) if REPO in hub.repos else {}
     return {name for name in there if name.endswith(".safetensors")}
 

@@ -30,7 +30,7 @@ print(sum(p.numel() for p in model.parameters()))
 
 @dataclass
 class Machines:
-    """Makes merges, each with a repo of its own."""
+    """A factory of merges, each with a repo of its own."""
 
     hub: Hub
     folder: Path

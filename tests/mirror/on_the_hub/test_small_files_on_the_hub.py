@@ -23,14 +23,14 @@ from resumerge.mirror.stores.hub_uploads import FileHashes
 
 @pytest.fixture
 def store(hub: Hub) -> HubStore:
-    """A repo that is not there yet."""
+    """Return the store of a repo that does not exist yet."""
     return HubStore(URL)
 
 
 def test_a_file_that_is_small_for_the_hub_is_committed_whole(
     hub: Hub, store: HubStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many pieces it is read in."""
+    """The number of pieces in which the file is read makes no difference."""
     monkeypatch.setattr("resumerge.mirror.stores.upload_reader.REPORT_BYTES", 100)
     path, moved = tmp_path / "tokenizer.json", list[int]()
     path.write_bytes(b"{}" * 500)
@@ -91,7 +91,7 @@ def test_what_is_put_and_removed_at_once_is_there(hub: Hub, store: HubStore) -> 
 def test_an_upload_can_be_stopped_before_anything_is_asked(
     hub: Hub, store: HubStore, tmp_path: Path
 ) -> None:
-    """While the file is hashed, of which no byte moves."""
+    """The callback can stop the upload while the file is hashed, when no byte moves."""
     path = tmp_path / "shard.safetensors"
     path.write_bytes(bytes(1000))
 
@@ -117,7 +117,7 @@ def test_an_upload_can_be_stopped_before_anything_is_asked(
 def test_what_a_download_says_is_said_of_the_mirror(
     error: Exception, text: str | None, denied: bool
 ) -> None:
-    """What fails for a moment is asked for again; what stops the run, stops it."""
+    """A temporary error can be retried, a refusal is a denial, and a lost mirror stops the run."""
     with pytest.raises(StoreError if text else type(error)) as caught, hub_errors(REPO):
         raise error
     if text is None:

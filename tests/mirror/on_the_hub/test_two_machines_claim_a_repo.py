@@ -82,7 +82,7 @@ def test_processes_that_claim_at_once(hub: Hub) -> None:
 
 
 def test_a_claim_among_other_commits(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The parent is another one each time but the last, and the name is still free."""
+    """Another commit precedes each try but the last, and the name is still free."""
     store, other = HubStore(URL), HubStore(URL)
     listing, looks = store._repo.listing, count()
 
@@ -102,7 +102,7 @@ def test_a_claim_among_other_commits(hub: Hub, monkeypatch: pytest.MonkeyPatch) 
 def test_what_is_committed_between_a_look_and_a_commit_is_not_overwritten(
     hub: Hub, monkeypatch: pytest.MonkeyPatch, changed: str, is_written: bool
 ) -> None:
-    """The second look finds it; where it is something else, ours follows."""
+    """The second look finds another content of the file; a commit of another file is followed."""
     store, other = HubStore(URL), HubStore(URL)
     other.put({NAME: b"before"})
     get, looks = store.get, count()

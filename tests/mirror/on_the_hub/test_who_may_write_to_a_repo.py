@@ -21,7 +21,7 @@ WRITER, READER = "hf_WriterSecret123", "hf_ReaderSecret456"
 
 @pytest.fixture
 def guarded(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> Hub:
-    """A Hub with a private repo; this process has the token that may write to it."""
+    """Return a Hub with a private repo, to which this process's token may write."""
     hub.tokens = {WRITER: "write", READER: "read"}
     monkeypatch.setenv("HF_TOKEN", WRITER)
     HubStore(URL).put({"config.json": b"{}"})
@@ -102,7 +102,7 @@ def test_a_signed_address_that_grew_too_old_is_no_lack_of_permission(
 def test_no_token_is_ever_shown(
     guarded: Hub, tmp_path: Path, capfd: pytest.CaptureFixture[str], sleeps: list[float]
 ) -> None:
-    """Nor a signed address: in no message, no traceback, nothing printed, nothing written there."""
+    """No token and no signed address is in a message, a traceback, the output or the repo."""
     store, said = HubStore(URL), ""
     asks = [
         *changes(store, tmp_path),

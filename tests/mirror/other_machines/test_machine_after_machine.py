@@ -33,7 +33,7 @@ HELD_AFTER_HALF = 12
 
 @pytest.fixture
 def new(store: Path, models: Path, request: pytest.FixtureRequest) -> Callable[[], Machine]:
-    """Makes machines."""
+    """Return a function that makes machines."""
     numbers = iter(range(1000))
     name = f"{abs(hash(request.node.name)) % 10**6}"
     return lambda: Machine(store / f"{name}-{next(numbers)}", models)
@@ -48,7 +48,7 @@ def mirror(store: Path) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def died(store: Path, models: Path) -> tuple[Machine, Path]:
-    """A machine that died when three shards of eight were in its mirror, with all that it had."""
+    """Return a machine that was killed with three shards of eight in its mirror, and the mirror."""
     machine, mirror = Machine(store / "died", models), store / "its mirror"
     machine.hold(26)
     process = machine.begin(mirror, **SLOW)
@@ -60,7 +60,7 @@ def died(store: Path, models: Path) -> tuple[Machine, Path]:
 
 @pytest.fixture
 def half(died: tuple[Machine, Path], mirror: Path, store: Path) -> Path:
-    """A mirror with three shards at least, of a machine that is gone with all it had."""
+    """Return a mirror with at least three shards, whose machine is gone with all that it had."""
     kept = store / "kept"
     if kept.exists():
         shutil.rmtree(died[0].folder, ignore_errors=True)
@@ -72,7 +72,7 @@ def half(died: tuple[Machine, Path], mirror: Path, store: Path) -> Path:
 
 @pytest.fixture
 def first(died: tuple[Machine, Path], half: Path, store: Path) -> Machine:
-    """The machine of `died`, switched on again with its disk."""
+    """Return the machine of `died`, switched on again with its disk."""
     shutil.copytree(store / "kept", died[0].folder, symlinks=True)
     return died[0]
 
@@ -119,7 +119,7 @@ def test_killed_again_and_again_and_always_another_machine(
 
 
 def assert_kept(machine: Machine, before: object) -> None:
-    """No tensor of a shard that was in the mirror was computed again."""
+    """Assert that no tensor of a shard that was in the mirror was computed again."""
     rows = machine.rows("SELECT number, attempt, batch FROM units")
     found = {row["number"]: (row["attempt"], row["batch"]) for row in rows}
     for number, by in before.units.items():  # type: ignore[attr-defined]
@@ -308,7 +308,7 @@ def test_the_first_machine_may_come_back_and_go_on_where_the_second_stopped(
 def test_what_another_machine_merged_of_other_models_is_not_mixed_with_ours(
     new: Callable[[], Machine], first: Machine, half: Path, mirror: Path
 ) -> None:
-    """The other machine's copy differs where this one had read nothing yet."""
+    """The other machine's model differs in tensors that this machine has not read yet."""
     second, known = new(), len(in_mirror(mirror).sealed)
     later = {row["name"] for row in first.rows(f"SELECT name FROM units WHERE shard >= {known}")}
     file = second.work / "math" / "model.safetensors"

@@ -25,7 +25,7 @@ ON_THE_HUB = "merge_method: slowly\nmodels: [{model: org/math}, {model: org/code
 
 
 def environment(hub: Hub, **more: str) -> dict[str, str]:
-    """To reach the hub, with a lease that a test can wait for."""
+    """Return the variables that lead to the Hub, with a lease that a test can wait for."""
     settings = {k: v for k, v in hub.settings.items() if k != "HF_HOME"}
     return {**settings, "HF_HUB_OFFLINE": "0", "RESUMERGE_LEASE_SECONDS": "3", **more}
 
@@ -36,7 +36,7 @@ def models(tmp_path: Path) -> Path:
 
 
 def has_shards(hub: Hub, count: int) -> bool:
-    """Whether the repo has so many shards, or is finished."""
+    """Return whether the repo has so many shards, or is finished."""
     if REPO not in hub.repos:
         return False
     names = hub.contents(REPO)
@@ -46,7 +46,7 @@ def has_shards(hub: Hub, count: int) -> bool:
 def test_sources_are_fetched_only_as_far_as_what_is_lacking_needs_them(
     hub: Hub, models: Path, tmp_path: Path
 ) -> None:
-    """The other machine's cache is gone; what is sealed in the mirror needs no source any more."""
+    """A shard that is sealed in the mirror needs no source, and the second machine has no cache."""
     for name in ("math", "code"):
         hub.commit(f"org/{name}", sharded(models / name))
     env = environment(hub, **SLOW)
@@ -78,14 +78,14 @@ FILES = [f"model-{n + 1:05}-of-00004.safetensors" for n in range(4)]
 
 
 def file_of(tensor: str) -> str:
-    """Which source file a tensor stands in: those of a layer together, the others in the last."""
+    """Return the source file of a tensor: one for each layer, the last one for all others."""
     parts = tensor.split(".")
     layer = int(parts[2]) if parts[1] == "layers" else 3
     return FILES[layer]
 
 
 def sharded(folder: Path) -> dict[str, bytes]:
-    """A model as a repo, each of its files large enough to be told from its header."""
+    """Return the files of a model as a repo, each of them much larger than its header."""
     import json
 
     import torch

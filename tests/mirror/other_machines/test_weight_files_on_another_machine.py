@@ -21,7 +21,7 @@ OF_FOLDERS = "merge_method: slowly\nmodels: [{model: a}, {model: b}]\n"
 
 @pytest.fixture(scope="module")
 def weights(store: Path) -> Path:
-    """A weight file and a trainer's checkpoint, in a folder each."""
+    """Make a weight file and a trainer's checkpoint, in a folder each."""
     folder = store / "weights"
     draw = torch.Generator().manual_seed(0)
 
@@ -40,7 +40,7 @@ def weights(store: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def of_files(store: Path, weights: Path) -> dict[str, bytes]:
-    """The model that nothing interrupts, without a mirror."""
+    """Return the model of a merge without a mirror, which nothing interrupts."""
     return merged(Machine(store / "calm", weights, OF_FILES))
 
 
@@ -56,7 +56,7 @@ def new(tmp_path: Path, weights: Path) -> Callable[[str, str], Machine]:
 
 @pytest.fixture(scope="module")
 def died(store: Path, weights: Path) -> tuple[Machine, Path]:
-    """A machine that merged some tensors of two files, and is gone; its mirror."""
+    """Return a machine that merged some tensors of two files and is gone, and its mirror."""
     machine, mirror = Machine(store / "first", weights, OF_FILES), store / "its mirror"
     machine.hold(LAYERS - 2)
     process = machine.begin(mirror, **SLOW)
@@ -68,7 +68,7 @@ def died(store: Path, weights: Path) -> tuple[Machine, Path]:
 
 @pytest.fixture
 def half(died: tuple[Machine, Path], mirror: Path) -> Iterator[Machine]:
-    """The machine of `died`, and a copy of its mirror."""
+    """Copy the mirror of `died`, and yield its machine."""
     machine, its = died
     shutil.copytree(its, mirror)
     yield machine
@@ -80,7 +80,7 @@ def committed(machine: Machine) -> int:
 
 
 def merged(machine: Machine) -> dict[str, bytes]:
-    """The model that nothing interrupts, without a mirror."""
+    """Return the model that a machine merges without a mirror and without an interruption."""
     machine.call("run", "recipe.yaml", "merged", "--shard-size", "8kB")
     return files_of(machine.out)
 
@@ -133,7 +133,7 @@ def test_a_kept_stage_is_continued_with_the_rest(
 def test_a_file_is_found_by_its_name_though_its_old_folder_exists_here(
     new: Callable[[str, str], Machine], half: Machine, mirror: Path, of_files: dict[str, bytes]
 ) -> None:
-    """What lies in that folder is another model."""
+    """The old folder contains another model here."""
     folder = half.work / "a"
     folder.mkdir(parents=True)
     save_file({"other": torch.zeros(4)}, folder / "other.safetensors")
@@ -147,7 +147,7 @@ def test_a_file_is_found_by_its_name_though_its_old_folder_exists_here(
 def test_a_file_that_is_nowhere_is_named(
     new: Callable[[str, str], Machine], half: Machine, mirror: Path
 ) -> None:
-    """It is not looked for on the Hub, though its name could be that of a repo there."""
+    """The file is not looked up on the Hub, though its name could be that of a repo."""
     second = new("second", OF_FILES)
     (second.work / "a" / "a.safetensors").unlink()
     _, err = second.call("resume", mirror, expect=75)
@@ -164,7 +164,7 @@ BESIDE = {"README.md", "mergekit_config.yml"}
 
 @pytest.fixture(scope="module")
 def one_file(store: Path, weights: Path) -> bytes:
-    """The file that nothing interrupts, without a mirror."""
+    """Return the weight file of a merge without a mirror, which nothing interrupts."""
     calm = Machine(store / "calm of one file", weights, OF_FILES)
     calm.call("run", "recipe.yaml", FILE)
     assert files_of(calm.work / "out").keys() == {"merged.safetensors"}
@@ -173,7 +173,7 @@ def one_file(store: Path, weights: Path) -> bytes:
 
 @pytest.fixture(scope="module")
 def died_at_one_file(store: Path, weights: Path) -> Path:
-    """The mirror of a machine that merged some tensors into one file, and is gone."""
+    """Return the mirror of a machine that merged some tensors into one file and is gone."""
     first, mirror = Machine(store / "of one file", weights, OF_FILES), store / "mirror of one file"
     first.hold(LAYERS - 2)
     process = first.start(
@@ -189,7 +189,7 @@ def died_at_one_file(store: Path, weights: Path) -> Path:
 
 @pytest.fixture
 def half_of_one_file(died_at_one_file: Path, mirror: Path) -> None:
-    """A copy of it."""
+    """Copy the mirror of `died_at_one_file` to the test's own."""
     shutil.copytree(died_at_one_file, mirror)
 
 

@@ -20,7 +20,7 @@ from resumerge.options import Options
 
 
 def test_who_resumes_from_one_mirror_names_no_other(bed: Bed, tmp_path: Path) -> None:
-    """The same one in other words is no other."""
+    """The same address with a slash at its end names no other mirror."""
     with pytest.raises(InputError, match="keeps that mirror"):
         bed.resume(bed.mirror, mirror=str(tmp_path / "other"))
     assert not (tmp_path / "other").exists()
@@ -28,7 +28,7 @@ def test_who_resumes_from_one_mirror_names_no_other(bed: Bed, tmp_path: Path) ->
 
 
 def test_a_run_stays_in_its_output(bed: Bed, tmp_path: Path) -> None:
-    """The same one by another path is no other."""
+    """A path through a link names no other output."""
     with pytest.raises(InputError, match="another output on this machine"):
         bed.resume(bed.out, output=tmp_path / "other")
     assert not (tmp_path / "other").exists()
@@ -91,7 +91,7 @@ def test_a_finished_model_of_another_recipe_is_not_what_was_asked_for(bed: Bed, 
 def test_another_recipe_does_not_take_the_place_of_what_the_mirror_alone_has(
     bed: Bed, named: bool
 ) -> None:
-    """Without a mirror a run that has no file left would make way."""
+    """A run that has no file left would make way if it had no mirror."""
     before = files_of(bed.mirror)
     shutil.rmtree(bed.out)
     (bed.work / "recipe.yaml").write_text(RECIPE.replace("math", "code"))
@@ -118,7 +118,7 @@ def test_damage_in_a_mirror_that_the_run_had_before_is_none_of_its_own(
 
 @pytest.mark.parametrize("known", [True, False])
 def test_what_is_left_of_the_books_of_a_finished_run_goes(bed: Bed, known: bool) -> None:
-    """The machine that finished it was killed before it came to that."""
+    """The machine that finished the run was killed before it removed its metadata."""
     books = bed.mirror / ".resumerge"
     before = {path.name for path in books.iterdir()}
     (bed.mirror / SnapshotName(1, 1, "0" * 32).name).write_bytes(b"left")

@@ -27,7 +27,7 @@ Run = Callable[..., None]
 
 @pytest.fixture
 def run(made: Path, tmp_path: Path) -> Iterator[Run]:
-    """Runs the recipe in an empty folder, and sees that a refusal leaves nothing behind."""
+    """Yield a function that runs the recipe, and check that a refusal leaves nothing behind."""
     config = tmp_path / "recipe.yaml"
     config.write_text(RECIPE)
     (tmp_path / "file").write_text("mine")
@@ -100,7 +100,7 @@ def test_options_without_a_mirror(run: Run, made: Path, option: str) -> None:
 
 
 def test_a_drive_that_was_there(made: Path, tmp_path: Path) -> None:
-    """It is waited for with 75, not refused: the run is as it should be."""
+    """The run can be resumed when the drive is mounted, so that it is not refused."""
     drive = tmp_path / "drive"
     drive.mkdir()
     out = merge(
@@ -160,7 +160,7 @@ def test_bringing_back_to_a_small_disk(made: Path, tmp_path: Path) -> None:
 def test_a_disk_that_gets_full_is_not_the_mirror(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Others took the room between the look at it and the last byte."""
+    """Other programs may fill the disk between the check of its free space and the last byte."""
     mirror, disk = tmp_path / "mirror", tmp_path / "disk"
     merge(
         made / "models", RECIPE, tmp_path / "out", shard_size=8000,

@@ -22,7 +22,7 @@ from resumerge.retry import Backoff
 def replication(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> Iterator[Replication]:
-    """One that has not begun; its time is virtual, and so is that of the test."""
+    """Yield a replication that has not begun; its time, and that of the test, is virtual."""
     monkeypatch.setenv("RESUMERGE_LEASE_SECONDS", str(SECONDS))
     monkeypatch.setattr("resumerge.mirror.replicator.BACKOFF", Backoff(first=0.01, longest=0.05))
     monkeypatch.setattr("resumerge.mirror.replicator.CHECK_SECONDS", 0.02)

@@ -23,7 +23,7 @@ COMPANIONS = [("README.md", b"# a model\n"), ("config.json", b"{}\n")]
 
 
 class Watched(PlainFolder):
-    """Tells of each upload; moves a shard in pieces."""
+    """A folder that reports each upload, and moves a shard in pieces."""
 
     pieces = 4
 
@@ -70,7 +70,7 @@ class Replication:
         self.replicator.finish(lambda: COMPANIONS, lambda: None)
 
     def lose(self) -> None:
-        """Another machine takes over, and this one finds out."""
+        """Let another machine take over, and wait until this one notices it."""
         write(PlainFolder(self.store.folder), ELSEWHERE, 2)
         wait_until(lambda: self.lease.is_lost)
 
@@ -101,7 +101,7 @@ class Replication:
         time.sleep(SECONDS)
 
     def model(self) -> dict[str, int]:
-        """The files in the mirror that are not metadata."""
+        """Return the files in the mirror that are not metadata, and their sizes."""
         listed = PlainFolder(self.store.folder).list()
         return {name: n for name, n in listed.items() if not name.startswith(".resumerge/")}
 

@@ -37,7 +37,7 @@ def test_failures_are_told_once_and_so_is_their_end(replication: Replication) ->
 
 
 def test_a_store_that_asks_for_time_is_given_it(replication: Replication) -> None:
-    """Also where another shard is sealed meanwhile."""
+    """A shard that is sealed meanwhile does not shorten the pause."""
     asked: list[float] = []
 
     def happens(name: str) -> None:
@@ -135,9 +135,9 @@ def test_who_is_denied_does_not_wait(replication: Replication) -> None:
 def test_the_last_answer_may_be_lost(
     replication: Replication, monkeypatch: pytest.MonkeyPatch, taken_over: str
 ) -> None:
-    """The lease is gone with it; what a machine has that takes the mirror meanwhile, stays.
+    """The lease is removed like other metadata; that of a machine that took over stays.
 
-    Who waits for the mirror goes on only when the end of the failures is recorded as well.
+    A caller that waits for the mirror continues only when the end of the failures is recorded.
     """
     pause = Backoff(first=0.8 * SECONDS, longest=SECONDS)
     monkeypatch.setattr("resumerge.mirror.replicator.BACKOFF", pause)
@@ -177,7 +177,7 @@ def test_a_store_that_is_busy_denies_nothing(replication: Replication) -> None:
 
 
 def test_bytes_that_arrive_are_progress(replication: Replication) -> None:
-    """Each shard takes longer than the time in which something has to happen."""
+    """Each shard takes longer than the time after which a mirror without progress has failed."""
     replication.store.fails = lambda name: name.startswith("piece") and time.sleep(0.2)
     replication.begin(stall_seconds=0.6)
     replication.finish()
@@ -187,7 +187,7 @@ def test_bytes_that_arrive_are_progress(replication: Replication) -> None:
 def test_what_succeeds_is_progress_though_no_byte_of_it_was_told(
     replication: Replication, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each upload takes ten seconds, of which five may pass in vain."""
+    """Each upload takes ten seconds, and a mirror without progress fails after five."""
     now = [1000.0]
     monkeypatch.setattr("resumerge.mirror.transfer.time", SimpleNamespace(monotonic=lambda: now[0]))
     replication.store.pieces = 0

@@ -54,7 +54,7 @@ def test_the_objects_of_tasks_go_after_a_snapshot(replication: Replication) -> N
 def test_what_is_recorded_while_a_snapshot_is_written_is_not_named_by_it(
     replication: Replication,
 ) -> None:
-    """The next one names it, before anything of it is removed."""
+    """The next snapshot names the shard, before its local file may be deleted."""
     store, ledger = replication.store, replication.ledger
     name = min(replication.shards())
     data = (replication.out / name).read_bytes()
@@ -78,7 +78,7 @@ def test_what_is_recorded_while_a_snapshot_is_written_is_not_named_by_it(
 
 
 def test_the_objects_of_tasks_stay_without_the_lease(replication: Replication) -> None:
-    """Another machine took over while their removal was to be tried again."""
+    """Another machine takes over before a failed removal is tried again."""
     store, ours, tries = replication.store, task(replication.lease.token), []
     store.put({ours: b"{}"})
     put = store.put

@@ -36,7 +36,7 @@ def test_nothing_is_begun_without_the_lease(replication: Replication) -> None:
 
 
 def test_what_failed_is_not_tried_again_without_the_lease(replication: Replication) -> None:
-    """Another machine took over during the pause."""
+    """Another machine takes over before the next try."""
     puts: list[bool] = []
 
     def happens(name: str) -> None:
@@ -53,7 +53,7 @@ def test_what_failed_is_not_tried_again_without_the_lease(replication: Replicati
 
 
 def test_no_local_shard_is_deleted_without_the_lease(replication: Replication) -> None:
-    """The snapshot that names it may be the last thing that was written."""
+    """The snapshot that names the shard may be the last file that this machine wrote."""
     shards = replication.shards()
     first = min(shards)
     uploaded = threading.Event()
@@ -74,7 +74,7 @@ def test_no_local_shard_is_deleted_without_the_lease(replication: Replication) -
 def test_no_snapshot_is_written_without_the_lease(
     replication: Replication, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It would name a shard that was recorded just before."""
+    """The snapshot would name a shard that was recorded just before."""
     record, before = replication.ledger.mirrored.record, []
 
     def and_then_lost(name: str, nbytes: int, sha256: str) -> None:
@@ -124,7 +124,7 @@ def test_no_manifest_is_written_without_the_lease(
 def test_what_is_of_a_later_lease_stays_when_a_manifest_is_written(
     replication: Replication,
 ) -> None:
-    """It is whoever took over at the last moment that this would harm."""
+    """A machine that took over at the last moment needs its lease and its snapshots."""
     replication.make()
     kept = {lease_name(3), snapshot(3, 1), snapshot(4, 1)}
     for name in {lease_name(2), snapshot(1, 7), snapshot(2, 1), *kept}:
@@ -240,7 +240,7 @@ def test_a_file_that_vanished_there_is_uploaded_again_before_the_end(
 
 
 def test_no_shard_is_deleted_here_that_has_vanished_there(replication: Replication) -> None:
-    """While the snapshot was written that names it."""
+    """The shard vanishes while the snapshot that names it is written."""
     first = min(replication.shards())
     at_upload: list[bool] = []
     gone: list[None] = []
@@ -261,7 +261,7 @@ def test_no_shard_is_deleted_here_that_has_vanished_there(replication: Replicati
 
 
 def test_no_snapshot_names_what_vanished_while_nobody_looked(replication: Replication) -> None:
-    """Not even the first one, which another machine may find."""
+    """The first snapshot is consistent, too: another machine may find it."""
     shards = sorted(replication.shards())
     replication.ledger.mirrored.record(shards[0], 1, "0" * 64)
     named: list[bool] = []
@@ -311,7 +311,7 @@ def test_a_snapshot_whose_answer_was_lost_is_replaced_like_any_other(
 def test_the_lease_is_not_renewed_while_the_metadata_is_removed(
     replication: Replication,
 ) -> None:
-    """A renewal would write the lease again, or take it for lost."""
+    """A renewal would write the removed lease again, or count it as lost."""
     stopped: list[bool] = []
 
     def happens(name: str) -> None:
@@ -328,7 +328,7 @@ def test_the_lease_is_not_renewed_while_the_metadata_is_removed(
 def test_small_companions_are_written_together_and_large_ones_alone(
     replication: Replication, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In their order: config.json, without which nobody loads the model, is the last."""
+    """The order stays: config.json, without which nobody loads the model, is the last."""
     monkeypatch.setattr("resumerge.mirror.companions.SMALL", 100)
     small, large = replication.out.with_name("small"), replication.out.with_name("large")
     small.write_bytes(b"s" * 40)
@@ -417,7 +417,7 @@ def test_what_another_machine_would_get_is_what_the_newest_snapshot_names(
 
 
 def test_companions_that_are_there_are_not_written_again(replication: Replication) -> None:
-    """A manifest promises them, and a folder that cannot rename replaces them in two steps."""
+    """A manifest promises the companions, and a weak folder replaces a file in two steps."""
     written: list[str] = []
     replication.store.fails = lambda name: written.append(name)
     replication.make()

@@ -28,7 +28,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def progress(clock: Clock) -> TransferProgress:
-    """Of an upload of a hundred bytes, ten seconds after the last success."""
+    """Return the progress of an upload of a hundred bytes, ten seconds after the last success."""
     progress = TransferProgress(None)
     progress.succeeded()
     progress.begin()
@@ -38,7 +38,7 @@ def progress(clock: Clock) -> TransferProgress:
 
 
 def test_bytes_count_up_to_four_times_the_file(clock: Clock) -> None:
-    """Sent, compared, and both once more after a failure."""
+    """A file is sent and compared, and both again after a failure."""
     moving = progress(clock)
     for _ in range(4):
         assert moving.moved(100) == 0
@@ -59,7 +59,7 @@ def test_looking_whether_to_go_on_is_no_progress(clock: Clock) -> None:
 
 
 def test_bytes_of_no_file_are_no_progress(clock: Clock) -> None:
-    """Such as those of a listing: the file that was moved before is done."""
+    """The bytes of a listing belong to no file: the file that was moved before is done."""
     moving = progress(clock)
     moving.begin()
     moving.moved(1)

@@ -17,7 +17,7 @@ class Stopped(Exception):
 
 
 def everything_is_mirrored(replication: Replication) -> None:
-    """Let the thread do all that there is, and wait for more."""
+    """Start the replicator, and wait until everything is mirrored."""
     replication.begin()
     wait_until(lambda: not replication.ledger.shards.unmirrored())
     wait_until(lambda: not replication.replicator._writer.snapshot_names_other_files)
@@ -66,7 +66,7 @@ def test_what_tasks_uploaded_is_tidied_up_though_nothing_else_is_to_be_done(
 
 
 def test_the_objects_of_tasks_that_still_work_stay(replication: Replication) -> None:
-    """They are of this attempt, and the ledger does not have their shards yet."""
+    """The objects are of this attempt, and the ledger does not have their shards yet."""
     task = TaskName(replication.lease.token, "shard0-1").name
     replication.store.put({task: b"{}"})
     everything_is_mirrored(replication)
@@ -85,7 +85,7 @@ def test_what_becomes_superfluous_during_a_removal_is_removed_next(
 def test_what_is_recorded_while_the_mirror_is_listed_is_not_forgotten(
     replication: Replication, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The listing may be older than the file."""
+    """The listing may be older than the recorded file."""
     name = min(replication.shards())
 
     def listed_before() -> dict[str, int]:

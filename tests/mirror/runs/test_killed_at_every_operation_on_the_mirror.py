@@ -16,13 +16,13 @@ COMPANION = re.compile(r"README.md|mergekit_config.yml|config.json|model.*index.
 
 
 def crash_points(kinds: list[str], numbers: Iterable[int], soak: bool) -> list[int]:
-    """Some of these operations; with --soak all of them."""
+    """Return some of these operations; all of them with --soak."""
     alike = [COMPANION.sub("companion", kind) for kind in kinds]
     return list(numbers) if soak else one_of_each_kind(alike, numbers)
 
 
 def names_in_order(kinds: list[str]) -> list[str]:
-    """The files that got their names in the mirror, in order; bookkeeping of the way aside."""
+    """Return the names that files got in the mirror, without snapshots, leases and probes."""
     names = [kind.removeprefix("replace ") for kind in kinds if kind.startswith("replace ")]
     return [name for name in names if not name.startswith(("ledger-", "lease-", "probe-"))]
 
@@ -69,7 +69,7 @@ def test_killed_at_every_operation(
 def test_killed_while_shards_are_freed(
     bench: Bench, reference: dict[str, bytes], soak: bool
 ) -> None:
-    """No shard goes away here before a stranger could go on from the mirror without it."""
+    """No local shard is deleted before another machine could continue without it."""
     calm = bench.merge(mirror_then_delete=True)
     calm.lease = "3600"
     ended = calm.run()

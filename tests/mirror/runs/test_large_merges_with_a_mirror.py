@@ -48,7 +48,7 @@ out_dtype: bfloat16
 
 
 class Place:
-    """A working folder with the large models, and what is run there."""
+    """A working folder with the large models, and the processes that were started in it."""
 
     def __init__(self, folder: Path, models: Path, recipe: str = RECIPE) -> None:
         self.folder, self.out, self.state = folder, folder / "merged", folder / "state"
@@ -88,14 +88,14 @@ class Place:
 
 
 def end(process: subprocess.Popen[str], code: int = 0) -> str:
-    """Wait for a process; what it said."""
+    """Wait for a process, and return its standard error."""
     said = process.communicate()[1]
     assert process.returncode == code, said
     return said
 
 
 def hashes(folder: Path) -> dict[str, str]:
-    """SHA-256 of every file of a model."""
+    """Return the SHA-256 of every file of a model."""
     return {
         str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(folder.rglob("*"))
@@ -105,7 +105,7 @@ def hashes(folder: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def calm(large_llamas: Path, tmp_path_factory: pytest.TempPathFactory) -> Place:
-    """A merge without a mirror."""
+    """Make a merge without a mirror."""
     store = Place(tmp_path_factory.mktemp("calm") / "place", large_llamas)
     end(store.begin())
     return store
@@ -170,7 +170,7 @@ def test_the_merge_does_not_wait_for_a_slow_mirror(
 def looked(
     watcher: subprocess.Popen[str], last: Callable[[dict[str, Any]], object]
 ) -> list[dict[str, Any]]:
-    """What the watcher has seen, until it sees what was waited for."""
+    """Return what the watcher has seen, until it sees what the test waits for."""
     assert watcher.stdout is not None
     looks: list[dict[str, Any]] = []
     while not looks or not last(looks[-1]):
@@ -181,7 +181,7 @@ def looked(
 
 
 def bytes_in(folder: Path) -> int:
-    """Of shards, whole or not."""
+    """Return the bytes of all shards in a folder, complete or not."""
     found = 0
     for path in (*folder.glob("*.safetensors"), *folder.glob("*.part")):
         try:
@@ -193,7 +193,7 @@ def bytes_in(folder: Path) -> int:
 
 @pytest.fixture
 def small_disks(tmp_path: Path) -> Iterator[tuple[Path, Path]]:
-    """One with a third of the room for the output; one whose room the test sets."""
+    """Yield a disk with a third of the room for the output, and one whose room the test sets."""
     here, there = tmp_path / "small disk", tmp_path / "mirror"
     here.mkdir()
     there.mkdir()

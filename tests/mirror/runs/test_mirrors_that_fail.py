@@ -38,7 +38,7 @@ def resume(merge: Merge) -> None:
 
 
 def check_stopped(merge: Merge, ended: Ended, reference: dict[str, bytes], why: str) -> None:
-    """Everything is merged; only the mirror lacks something, and why is said."""
+    """Check that everything is merged, and that the run says why its mirror lacks something."""
     assert ended.code == 75, ended.stderr
     assert "Traceback" not in ended.stderr
     assert why in ended.stderr

@@ -22,7 +22,7 @@ from resumerge.retry import Backoff, retry
 
 
 class Failing:
-    """Fails a number of times; its clock only moves while somebody sleeps."""
+    """A call that fails a number of times, with a clock that moves only during pauses."""
 
     def __init__(self, failures: int, error: Exception | None = None) -> None:
         self.failures, self.error = failures, error or OSError("for now")
@@ -126,7 +126,7 @@ def test_time_sleep_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def failing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
-    """Lists a mirror that fails like this; returns how often it was asked."""
+    """Return a function that lists a failing mirror, and returns the number of its calls."""
     monkeypatch.setattr("resumerge.mirror.stores.base.Store.patience", 0.3)
 
     def ask(error: Exception, expected: type[Exception], text: str, times: int = 99) -> int:

@@ -43,14 +43,14 @@ class Run:
         self.sessions: list[MirrorSession] = []
 
     def lacks(self, number: int) -> None:
-        """This machine has begun a shard, and no more."""
+        """Undo a shard on this machine, so that it has only begun it."""
         for sql in OPEN:
             change(self.ledger.path, sql, [number])
         (self.out / self.shards[number]).rename(self.out / f"{self.shards[number]}.partial")
         self.ledger.mirrored.forget(self.shards[number])
 
     def free(self) -> None:
-        """The mirror alone has the shards."""
+        """Delete the local shards, so that the mirror alone has them."""
         for name in self.shards:
             (self.out / name).unlink()
 
@@ -93,7 +93,7 @@ def test_what_this_machine_lacks_is_adopted_and_what_it_began_of_that_goes(
 
 
 def test_a_shard_that_is_sealed_there_and_not_mirrored_is_not_adopted(run: Run, made: Path) -> None:
-    """The other machine was killed before it had sent it."""
+    """The other machine was killed before it had sent the shard."""
     put(made, run.there, f"DELETE FROM mirrored WHERE name = '{run.shards[1]}'")
     run.lacks(1)
     run.reconcile()
@@ -102,7 +102,7 @@ def test_a_shard_that_is_sealed_there_and_not_mirrored_is_not_adopted(run: Run, 
 
 
 def test_of_the_files_there_shards_alone_are_adopted(run: Run, made: Path) -> None:
-    """Those beside them are written again at the end, where they differ or not."""
+    """The companions are written again at the end, whether they differ or not."""
     card = f"VALUES ('README.md', 2, '{'0' * 64}', '2026-01-01T00:00:00+00:00')"
     put(made, run.there, f"INSERT INTO mirrored {card}")
     run.lacks(1)
@@ -112,7 +112,7 @@ def test_of_the_files_there_shards_alone_are_adopted(run: Run, made: Path) -> No
 
 @pytest.mark.parametrize("column", ["id", "fingerprint"])
 def test_another_runs_progress_is_refused(run: Run, made: Path, column: str) -> None:
-    """The same models and recipe are not the same run, nor the reverse."""
+    """A run is another one if its id differs, or the fingerprint of its models and recipe."""
     own = run.ledger.run()
     assert own is not None
     other = "merged-" + "a" * 8 if column == "id" else "0" * len(own["fingerprint"])
@@ -125,8 +125,7 @@ def test_another_runs_progress_is_refused(run: Run, made: Path, column: str) -> 
 
 
 def test_files_that_the_ledger_knows_need_no_snapshot(run: Run) -> None:
-    """Somebody removed the metadata; an upload that was cut off is the run's, and a card nobody's
-    loss, though the run has not come to its own yet."""
+    """Somebody removed the metadata: known shards, incomplete uploads and a card are accepted."""
     change(run.ledger.path, "DELETE FROM companions")
     (run.there / f"{run.shards[0]}.part").touch()
     (run.there / "README.md").touch()
@@ -137,7 +136,7 @@ def test_files_that_the_ledger_knows_need_no_snapshot(run: Run) -> None:
 
 
 def test_files_that_look_like_the_runs_are_not_taken_for_them(run: Run) -> None:
-    """It has mirrored nothing yet."""
+    """The run has mirrored nothing yet, so that the shards there are not its own."""
     run.ledger.set_mirror(str(run.there))
     with pytest.raises(InputError, match="The mirror contains other files"):
         run.reconcile(may_be_empty=True)
@@ -158,7 +157,7 @@ def test_the_same_mirror_under_another_name_keeps_what_it_has(
 def test_the_same_mirror_under_another_name_has_what_is_whole_there(
     run: Run, made: Path, tmp_path: Path
 ) -> None:
-    """What was cut off or lost on the way is sent again."""
+    """A shard that was cut off or lost on the way is sent again."""
     put(made, run.there)
     moved = run.there.rename(tmp_path / "moved")
     (moved / run.shards[0]).write_bytes(b"cut off")
@@ -172,7 +171,7 @@ def test_the_same_mirror_under_another_name_has_what_is_whole_there(
 def test_a_new_mirror_gets_everything_or_is_refused(
     run: Run, tmp_path: Path, is_here: bool
 ) -> None:
-    """What the old one alone has would not be sent by anybody."""
+    """A shard that the old mirror alone has could not be sent to the new one."""
     if is_here:
         run.reconcile(tmp_path / "new", may_be_empty=True)
         assert run.ledger.mirrored.checksums() == {}

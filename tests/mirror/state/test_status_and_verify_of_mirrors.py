@@ -27,7 +27,7 @@ from resumerge.ui.terminal.status import show_run
 
 
 def shown(run: dict) -> str:
-    """As a terminal shows it."""
+    """Return the status of a run as a terminal shows it."""
     console = Console(width=200, record=True, file=open("/dev/null", "w"))  # noqa: PTH123, SIM115
     console.print(show_run(run))
     return console.export_text()
@@ -35,7 +35,7 @@ def shown(run: dict) -> str:
 
 @pytest.fixture
 def freed(made: Path, tmp_path: Path) -> Path:
-    """A run that is done, with its shards in the mirror alone."""
+    """Make a finished run, whose shards are in the mirror alone."""
     return merge(
         made / "models", RECIPE, tmp_path / "out", shard_size=8000,
         mirror=str(tmp_path / "mirror"), mirror_then_delete=True,
@@ -198,7 +198,7 @@ def test_damage_in_a_mirror_alone(made: Path, there: Path) -> None:
 
 
 def test_what_an_unfinished_mirror_lacks_is_pending_and_no_damage(made: Path, there: Path) -> None:
-    """What is damaged was compared, and its bytes do not count."""
+    """A damaged file counts among the compared ones; its bytes do not count."""
     put(made, there, "DELETE FROM mirrored WHERE name LIKE '%00001-of%'")
     (run,) = RunStore(made / "merged.state").runs()
     with closing(Ledger(run / "ledger.db", read_only=True)) as ledger:
@@ -229,7 +229,7 @@ def test_a_mirror_that_is_away_is_no_damage(freed: Path, monkeypatch: pytest.Mon
 
 
 def test_what_was_found_wrong_here_is_not_taken_from_the_mirror(made: Path, there: Path) -> None:
-    """Its snapshot is older than the finding."""
+    """The mirror's snapshot is older than the finding."""
     put(made, there)
     state = there.parent / "state"
     shutil.copytree(made / "merged.state", state)

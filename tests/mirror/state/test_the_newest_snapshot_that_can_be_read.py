@@ -46,7 +46,7 @@ def ledger(tmp_path: Path) -> Path:
 
 
 def vanishing(folder: Path, *names: str) -> PlainFolder:
-    """A store in which these snapshots are listed, and gone when they are read."""
+    """Return a store that lists these snapshots, which are gone when they are read."""
     gone = list(names)
     store = PlainFolder(folder)
 
@@ -59,7 +59,7 @@ def vanishing(folder: Path, *names: str) -> PlainFolder:
 
 
 def snapshots(made: Path, there: Path, count: int) -> list[str]:
-    """Put some snapshots into a mirror; their names, oldest first."""
+    """Put some snapshots into a mirror, and return their names, oldest first."""
     hosts = (f"UPDATE run SET host = 'host {number}'" for number in range(1, count + 1))
     paths = [put(made, there, edit, number=number) for number, edit in enumerate(hosts, 1)]
     return [f".resumerge/{path.name}" for path in paths]
@@ -94,7 +94,7 @@ def test_one_that_vanishes_is_followed_by_the_next(
 def test_where_all_have_vanished_the_mirror_is_listed_again(
     made: Path, there: Path, ledger: Path
 ) -> None:
-    """A machine that writes has replaced them by newer ones."""
+    """A machine that writes has replaced the snapshots by newer ones."""
     names = snapshots(made, there, 1)
     newer = SnapshotName(2, 7, names[0][-35:-3]).name
     store = PlainFolder(there)
@@ -269,7 +269,7 @@ def test_names_of_metadata() -> None:
 
 
 def test_metadata_is_what_a_run_may_have_left() -> None:
-    """All of it goes with a finished run; a name that no run writes is somebody's."""
+    """A finished run removes all metadata; a file whose name no run writes is somebody's."""
     task = TaskName(12, "shard3-45")
     assert (task.name, task.shard) == (".resumerge/task-000012-shard3-45.json", 3)
     mine = [

@@ -35,7 +35,7 @@ def test_each_damage_is_said_by_its_name(tmp_path: Path) -> None:
 def test_a_run_that_writes_during_the_audit_does_no_damage(
     made: Path, there: Path, writing: bool
 ) -> None:
-    """It has replaced the snapshot that named the shard which is gone."""
+    """The run has replaced the snapshot that named the missing shard."""
     put(made, there)
     first = min(there.glob("*.safetensors"))
     audits: list[None] = []

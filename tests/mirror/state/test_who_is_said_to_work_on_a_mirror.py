@@ -31,7 +31,7 @@ def status(made: Path, there: Path, *leases: LeaseRecord) -> dict[str, Any]:
 
 @pytest.mark.parametrize("minutes", [0, 8, -8])
 def test_one_that_was_heard_of_lately_is_named(made: Path, there: Path, minutes: float) -> None:
-    """Its clock may be ahead of this one's."""
+    """The other machine's clock may be ahead of this one's."""
     run = status(made, there, replace(ELSEWHERE, at=ago(minutes)))
     assert (run["state"], run["mirror"]["held_by"]) == ("running", "pid 77 on elsewhere")
     assert not run["mirror"]["here"]
@@ -69,7 +69,7 @@ def test_one_that_ended_or_was_not_heard_of_for_long_is_not(
 def test_how_long_it_may_be_silent_is_what_its_lease_says(
     made: Path, there: Path, seconds: float, minutes: float, state: str
 ) -> None:
-    """A long lease is renewed seldom. None lasts over an hour; clocks may differ by ten minutes."""
+    """No lease lasts more than an hour, and clocks may differ by ten minutes."""
     run = status(made, there, replace(ELSEWHERE, at=ago(minutes), seconds=seconds))
     assert run["state"] == state
 

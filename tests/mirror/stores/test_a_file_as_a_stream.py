@@ -41,7 +41,7 @@ def test_what_is_sent_again_is_told_again(path: Path) -> None:
 
 
 def test_who_stops_it_stops_every_later_read(path: Path) -> None:
-    """A library that tries again gets no byte, and nobody is asked again."""
+    """A library that tries again gets no byte, and the callback is not called again."""
     asked: list[int] = []
 
     def stop(nbytes: int) -> None:

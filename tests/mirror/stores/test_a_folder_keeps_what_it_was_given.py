@@ -17,7 +17,7 @@ from resumerge.storage import Storage
 
 
 class Watched(Storage):
-    """Knows which names and contents are not durable yet."""
+    """A storage that knows which names and contents are not durable yet."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ def test_it_is_durable(
 def test_of_a_large_upload_no_more_waits_for_the_disk_than_a_little(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise the kernel buffers as much of a shard as there is memory."""
+    """The kernel would otherwise buffer as much of a shard as there is memory."""
     monkeypatch.setattr("resumerge.mirror.stores.folder.SYNC_BYTES", 2 << 20)
     waiting, most = 0, 0
 
@@ -147,7 +147,7 @@ def test_what_the_disk_changed_is_found_out(
 
 
 def test_what_is_replaced_is_away_at_no_moment_where_that_can_be(tmp_path: Path) -> None:
-    """A reader, and the machine that follows one that was killed, finds the old or the new."""
+    """A reader, or the successor of a killed machine, finds the old file or the new one."""
 
     class Present(Storage):
         def remove(self, path: Path) -> None:
@@ -170,7 +170,7 @@ def test_what_is_replaced_is_away_at_no_moment_where_that_can_be(tmp_path: Path)
 def test_a_small_file_is_away_at_no_moment_though_none_can_be_renamed_over(
     tmp_path: Path,
 ) -> None:
-    """Whoever finds no lease takes the mirror for its own."""
+    """A machine that finds no lease would acquire one."""
 
     class Present(Storage):
         def remove(self, path: Path) -> None:
@@ -184,7 +184,7 @@ def test_a_small_file_is_away_at_no_moment_though_none_can_be_renamed_over(
 
 
 def test_what_was_wrong_once_is_sent_anew_and_then_believed(tmp_path: Path) -> None:
-    """Also where the shard itself, and not its beginning, was damaged."""
+    """A damaged shard is sent again by the next upload, and not by the one after that."""
     local = tmp_path / "local"
     local.write_bytes(bytes(3000))
     store = FolderStore(tmp_path / "mirror")
@@ -199,7 +199,7 @@ def test_what_was_wrong_once_is_sent_anew_and_then_believed(tmp_path: Path) -> N
 
 
 def test_a_link_where_an_upload_goes_is_not_followed(tmp_path: Path) -> None:
-    """A file of another folder would be written over."""
+    """An upload through the link would overwrite a file of another folder."""
     local, other = tmp_path / "local", tmp_path / "other"
     local.write_bytes(bytes(3000))
     store = FolderStore(tmp_path / "mirror")
@@ -216,7 +216,7 @@ def test_a_link_where_an_upload_goes_is_not_followed(tmp_path: Path) -> None:
 
 
 def test_a_link_in_the_folder_is_listed_as_what_it_is(tmp_path: Path) -> None:
-    """Not as the file that it names: that is no file of the mirror, and may not even exist."""
+    """The listing shows the link itself: its target is no file of the mirror, and may not exist."""
     store, other = FolderStore(tmp_path / "mirror"), tmp_path / "other"
     store.put({"a": b"1"})
     other.write_bytes(bytes(5000))
@@ -241,7 +241,7 @@ def test_a_folder_that_is_gone_is_no_empty_one(tmp_path: Path) -> None:
 def test_a_companion_that_is_a_link_arrives_as_the_file_that_it_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As in the cache of the Hub."""
+    """The files of a model in the Hub's cache are links."""
     monkeypatch.setattr("resumerge.mirror.companions.SMALL", 100)
     blob, link = tmp_path / "blob", tmp_path / "tokenizer.json"
     blob.write_bytes(bytes(1000))
@@ -254,7 +254,7 @@ def test_a_companion_that_is_a_link_arrives_as_the_file_that_it_names(
 
 
 def test_a_file_that_differs_is_written_again_and_no_other(tmp_path: Path) -> None:
-    """Also one of the same size."""
+    """A file of the same size is compared by its content."""
     store = FolderStore(tmp_path / "mirror")
     files = {"generation_config.json": b"{}", "index.json": b"{1}", "config.json": b"{22}"}
 

@@ -17,7 +17,7 @@ DATA = bytes(range(256)) * 100
 
 
 class Suspended(Storage):
-    """Something happens before a file is created."""
+    """A storage in which something happens before a file is created."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,8 +35,10 @@ class Suspended(Storage):
 
 
 def weak(folder: Path, storage: Storage, *, rename: bool = False) -> FolderStore:
-    """A folder where no file is renamed over another one; without `rename` none is at all: files
-    grow under their names."""
+    """Return a folder in which no file can be renamed over another one.
+
+    Without `rename` files cannot be renamed at all, and grow under their names.
+    """
     store = FolderStore(folder, storage)
     store._capabilities = replace(store.capabilities, rename=rename, rename_over=False)
     return store

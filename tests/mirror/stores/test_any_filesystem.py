@@ -67,7 +67,7 @@ def test_an_error_about_the_present_says_nothing_of_what_it_can_do(
 
 
 def test_a_filesystem_that_pretends_is_found_out(tmp_path: Path) -> None:
-    """It says of what it cannot do that it is done."""
+    """The filesystem reports success for an operation that it has not done."""
 
     class CopiesOnRename(Storage):
         def replace(self, source: Path, target: Path) -> None:
@@ -110,7 +110,7 @@ def test_a_filesystem_that_pretends_is_found_out(tmp_path: Path) -> None:
 def test_a_run_killed_now_and_then(
     bench: Bench, reference: dict[str, bytes], lacks: tuple[str, ...], soak: bool
 ) -> None:
-    """At some operations, of each filesystem at others."""
+    """The operations at which runs are killed differ from filesystem to filesystem."""
     calm = bench.merge()
     ended = calm.run(lacks)
     assert ended.code == 0, ended.stderr

@@ -81,7 +81,7 @@ class MemoryStore(Store):
 
 @pytest.fixture
 def registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The dummy store is registered, and forgotten after the test."""
+    """Register the dummy store for one test, and delete its files afterwards."""
     monkeypatch.setitem(registry.STORES, MemoryStore.scheme, MemoryStore)
     yield
     PLACES.clear()
@@ -134,7 +134,7 @@ RECIPE: dict[str, Any] = {
 
 @pytest.mark.usefixtures("registered")
 def test_a_run_is_mirrored_to_a_store_that_was_only_registered(made: Path, tmp_path: Path) -> None:
-    """No code beside the store's class knows of its scheme: neither checks nor the engine."""
+    """No code but the store's class knows its scheme: neither the checks nor the engine."""
     import yaml
 
     config = tmp_path / "recipe.yaml"
@@ -164,7 +164,7 @@ def test_messages_name_every_kind_of_address() -> None:
 
 
 def test_a_scheme_is_declared_by_its_store_alone() -> None:
-    """Outside of the store, ``hf://`` only stands in help and documentation."""
+    """No module but those of the Hub's store tests whether an address begins with ``hf://``."""
     package = Path(registry.__file__).parents[2]
     deciding = re.compile(r"startswith\(\"hf:|SCHEME|removeprefix\(\"hf:|== \"hf")
     found = [

@@ -118,7 +118,7 @@ def test_a_file_that_is_deleted_while_the_folder_is_listed_is_not_there(
 
 
 def test_its_clock_is_that_of_its_filesystem(tmp_path: Path) -> None:
-    """A network drive's is the server's."""
+    """The clock of a network drive is the server's."""
 
     class Elsewhere(Storage):
         def begin(self, path: Path, *, exclusive: bool = False) -> int:
@@ -163,7 +163,7 @@ def test_a_pipe_is_not_waited_for_and_a_link_not_followed(tmp_path: Path) -> Non
 
 
 def test_who_may_not_write_begins_no_upload(tmp_path: Path) -> None:
-    """It asks before a file is created, which would stay."""
+    """The callback is called before a file is created, which would stay."""
     local = tmp_path / "local"
     local.write_bytes(b"data")
 
@@ -181,7 +181,7 @@ def test_who_may_not_write_begins_no_upload(tmp_path: Path) -> None:
 def test_what_was_begun_is_continued_or_replaced(
     tmp_path: Path, lacks: tuple[str, ...], begun: bytes
 ) -> None:
-    """Only what turns out to be another file's costs a second call."""
+    """A second call is needed only if the incomplete file is found to be another file's."""
     local = tmp_path / "local"
     local.write_bytes(b"data")
     store = weak(tmp_path / "mirror", *lacks)
@@ -211,7 +211,7 @@ def test_without_renames_a_file_is_copied_over_what_an_earlier_attempt_left(
 def test_a_file_that_another_machine_wrote_meanwhile_is_not_removed(
     tmp_path: Path, change: Callable[[Path], object]
 ) -> None:
-    """Where none can be renamed over another."""
+    """The filesystem cannot rename a file over another one."""
 
     class Late(Storage):
         def sync_data(self, fd: int) -> None:
