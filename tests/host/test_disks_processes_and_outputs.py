@@ -39,7 +39,7 @@ def test_a_path_that_does_not_exist_yet_is_on_the_disk_of_the_folder_above(tmp_p
 
 
 def mounted(root: Path, patch: pytest.MonkeyPatch, *lines: str) -> None:
-    """Have the system say that these are mounted."""
+    """Write a table of mounts, and have the program read it as the system's."""
     (root / "proc" / "self").mkdir(parents=True)
     (root / "proc" / "self" / "mounts").write_text("\n".join(lines) + "\n")
     patch.setattr(psutil, "PROCFS_PATH", str(root / "proc"))
@@ -94,7 +94,7 @@ def test_a_probe_tries_what_it_is_asked_and_leaves_nothing(tmp_path: Path) -> No
 def test_of_a_large_file_the_middle_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its beginning was read with the header, and would come from memory."""
+    """The beginning was read with the header, and would come from memory."""
     source = tmp_path / "source"
     with source.open("wb") as file:
         file.truncate(READ_BYTES + (8 << 20))

@@ -11,7 +11,7 @@ from resumerge.host.memory import Cgroup, Memory, MemoryGauge
 
 
 def cgroup(folder: Path, version: str, texts: dict[str, str], own: bool = True) -> Cgroup:
-    """A folder that looks like a cgroup."""
+    """Make a folder that looks like a cgroup."""
     for name, text in texts.items():
         (folder / name).write_text(text + "\n")
     return Cgroup(folder, host_memory._V2 if version == "v2" else host_memory._V1, own)

@@ -60,8 +60,8 @@ def on_a_terminal(
         folder: the working folder.
         words: those of the command.
         before: Python to run in the process first.
-        said: a file that is made when planning is spoken of. A worker that is said to make no
-            progress goes on.
+        said: a file that is created when the output mentions planning. A worker without
+            progress, according to the output, gets SIGCONT.
         env: variables to set.
     """
     program = f"{before}\nfrom resumerge.cli.main import main\nmain()"
@@ -113,7 +113,7 @@ def controls(text: bytes) -> list[bytes]:
 
 
 def slow(tmp_path: Path, soak: bool) -> dict[str, Any]:
-    """Arguments of `on_a_terminal`; with --soak, a plan that takes more than ten seconds."""
+    """Return arguments of `on_a_terminal`; with --soak, for a plan that takes over ten seconds."""
     said = tmp_path / "said"
     return {"before": SLOW.format(least=11 if soak else 0, said=str(said)), "said": said}
 

@@ -27,7 +27,7 @@ FULL = 51  # fcntl.h of macOS
 
 @pytest.fixture
 def posix_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A system without all of it."""
+    """Have the program run as on a system that has POSIX alone."""
     monkeypatch.setattr(system, "POSIX_ONLY", True)
     monkeypatch.setattr(system, "_KERNEL", Path(os.devnull))
     monkeypatch.setattr(memory, "LINUX", False)
@@ -100,7 +100,7 @@ def test_the_clock_goes_on() -> None:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What a sync asks of the system, in order."""
+    """Return the list of the calls that a sync makes, in order."""
     found: list[str] = []
 
     def watch(owner: Any, name: str) -> None:
@@ -129,7 +129,7 @@ def test_posix_has_one_sync(asked: list[str]) -> None:
 def test_macos_empties_the_disks_cache_where_it_can(
     monkeypatch: pytest.MonkeyPatch, asked: list[str], number: int, data_only: bool
 ) -> None:
-    """Not on every network filesystem. An error of the disk is one."""
+    """A network filesystem may lack this call and gets an fsync; an error of the disk is raised."""
     monkeypatch.setattr(fcntl, "F_FULLFSYNC", FULL, raising=False)
     monkeypatch.delattr(os, "fdatasync")
 

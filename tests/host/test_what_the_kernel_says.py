@@ -23,7 +23,7 @@ Kernel = Callable[..., None]
 
 @pytest.fixture
 def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kernel:
-    """Has files below /proc and /sys say what a test writes, by their paths; None for no file."""
+    """Return a function that writes files of /proc and /sys, by their paths; None for no file."""
 
     monkeypatch.setattr(system, "_KERNEL", tmp_path)
 
@@ -60,7 +60,7 @@ def test_the_machine_has_no_more_than_all_of_it(kernel: Kernel) -> None:
 
 
 def test_without_proc_each_node_says_it(kernel: Kernel) -> None:
-    """Page cache is available, but for what is mapped or not yet written."""
+    """Page cache is available, except for pages that are mapped or not yet written."""
     fields = {"MemTotal": 4000, "MemFree": 1000, "Active(file)": 500, "Inactive(file)": 300}
     for number, busy in enumerate((70, 5000)):
         sizes = fields | {"Mapped": busy, "Dirty": 20, "Writeback": 10}
@@ -80,7 +80,7 @@ MOUNTS = f"""
 
 
 def found(pid: int | str = "self") -> list[tuple[str, bool]]:
-    """The cgroups, by the ends of their paths, and whether the process is itself in them."""
+    """Return the cgroups, by the ends of their paths, and whether the process is itself in them."""
     return [(f"/sys{str(g.folder).partition('/sys')[2]}", g.own) for g in cgroups(pid)]
 
 
@@ -164,7 +164,7 @@ def test_dirty_and_mapped_pages_are_no_debt_and_no_memory_is_less_than_nothing(
 
 
 def test_what_is_only_above_a_process_and_has_no_limit_says_nothing(tmp_path: Path) -> None:
-    """What its `memory.stat` says of those above holds for what is in it."""
+    """The limit in the `memory.stat` of a cgroup holds for the processes in it alone."""
     stat = "hierarchical_memory_limit 1000\n"
     own = group(tmp_path / "a", 1 << 62, 300, stat=stat)
     assert own.measure(soft=False) == (1000, 700)
@@ -258,7 +258,7 @@ def test_a_worker_that_was_moved_is_counted_in_its_new_cgroup(kernel: Kernel) ->
 
 
 def threads(kernel: Kernel, *states: tuple[str, str]) -> ThreadState:
-    """What is found of a process that has threads of these states and kernel functions."""
+    """Return what is found of a process whose threads have these states and kernel functions."""
     for number, (state, function) in enumerate(states):
         kernel(
             {

@@ -26,7 +26,7 @@ KERNEL = {"TERM": "xterm-color", "CLICOLOR": "1", "PAGER": "cat", "GIT_PAGER": "
 
 
 def make(root: Path, *names: str, **contents: str) -> Path:
-    """Folders (``a/``) and empty files; contents of files by a path with ``__`` for slashes."""
+    """Make folders (``a/``), empty files, and files by a path with ``__`` for slashes."""
     for name in names:
         path = root / name
         (path if name.endswith("/") else path.parent).mkdir(parents=True, exist_ok=True)
