@@ -29,7 +29,7 @@ def test_another_key_draws_others() -> None:
 
 
 def test_the_numbers_stay_what_they_are() -> None:
-    """Bits of finished runs would differ otherwise."""
+    """The bits of finished runs depend on these numbers."""
     found = normals("key", CHUNK - 2, CHUNK + 2).tolist()
     assert found == GOLDEN
 

@@ -25,7 +25,7 @@ from resumerge.native import Vector
 
 
 def vectors(arrays: np.ndarray) -> list[Vector]:
-    """Each row of an array."""
+    """Return each row of an array as a vector."""
     return [Vector(np.ascontiguousarray(row, np.float32)) for row in arrays]
 
 

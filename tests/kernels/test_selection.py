@@ -77,7 +77,7 @@ def test_nan_is_above_every_number_whatever_its_sign() -> None:
 @pytest.mark.parametrize("share", [1e-5, 0.01, 0.5, 0.99, 1.0])
 @pytest.mark.parametrize("kind", ["normal", "bfloat16", "by block", "misleading"])
 def test_large_vectors(kind: str, share: float) -> None:
-    """Large enough that a sample says where to look; where it misleads, that is noticed."""
+    """A sample says where to look in so large a vector; a sample that misleads is noticed."""
     size, blocks = 1 << 14, 20
     values = np.random.default_rng(0).standard_normal(size * blocks).astype(np.float32)
     if kind == "bfloat16":
@@ -110,7 +110,7 @@ def test_two_scans_are_enough_where_the_sample_is_fair() -> None:
 def test_no_more_than_so_many_keys_are_collected(
     most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where a bracket holds more than was expected, histograms find what is looked for."""
+    """Histograms find the rank if a bracket contains more keys than may be collected."""
     monkeypatch.setattr("resumerge.kernels.selection.bracket_keys.MOST_COLLECTED", most)
     held = []
     add = BracketKeys.add
