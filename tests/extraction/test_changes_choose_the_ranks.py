@@ -42,7 +42,7 @@ def models(tmp_path: Path) -> Path:
 
 
 def singular_values(folder: Path) -> dict[str, np.ndarray]:
-    """The singular values of how each matrix of the layers differs."""
+    """Return the singular values of each matrix's change, without those of the excluded layer."""
     base, tuned = (load_file(folder / name / "model.safetensors") for name in ("base", "math"))
     return {
         name.removesuffix(".weight"): np.linalg.svd(
@@ -54,7 +54,7 @@ def singular_values(folder: Path) -> dict[str, np.ndarray]:
 
 
 def ranks_in(out: Path) -> dict[str, int]:
-    """The rank of each module, by its matrices; the config says the same."""
+    """Return the rank of each module by its matrices, and check that the config says the same."""
     config = json.loads((out / "adapter_config.json").read_text())
     tensors = load_file(out / "adapter_model.safetensors")
     ranks = {}
@@ -176,7 +176,7 @@ def _killed(
 
 
 def _kill_at(patch: pytest.MonkeyPatch, where: Any, name: str, number: int) -> None:
-    """Kill this process as it makes a call for the so-manieth time."""
+    """Have this process killed as it makes the call with this number, counted from 1."""
     function, count = getattr(where, name), 0
 
     def counted(*words: Any, **more: Any) -> Any:
@@ -227,7 +227,7 @@ def _computed(folder: Path, out: str, patch: pytest.MonkeyPatch) -> int:
 def test_a_damaged_module_is_computed_again_at_its_rank(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The matrix is one that passes decompose, whose directions depend on how many are searched."""
+    """Passes decompose this matrix: its directions depend on how many are searched."""
     models = tmp_path
     write_family(models, {**LLAMA, "hidden_size": 384, "intermediate_size": 400})
     (models / "recipe.yaml").write_text(
@@ -285,7 +285,7 @@ def test_a_mirror_has_the_smaller_file_alone(models: Path) -> None:
 def test_another_machine_goes_on_from_the_mirror(
     energy: str, models: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is killed when the mirror has the adapter, and no manifest: the first one goes on."""
+    """The second machine is killed before it writes the manifest, and the first one continues."""
 
     (models / "recipe.yaml").write_text(RECIPE.replace("0.8", energy))
     whole, mirror = run(models, "whole"), str(models / "mirror")

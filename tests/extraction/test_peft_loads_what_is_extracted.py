@@ -116,7 +116,7 @@ def test_experts_that_files_pack(kind: str, packed: str, tmp_path: Path, soak: b
 
 
 def test_a_change_of_few_modules_names_these_alone(tmp_path: Path) -> None:
-    """The others would get matrices that the file does not have."""
+    """The other modules would get matrices that the file does not have."""
 
     def change(name: str, parameter: Tensor) -> Tensor | None:
         if name.endswith(("0.self_attn.q_proj.weight", "0.input_layernorm.weight")):
