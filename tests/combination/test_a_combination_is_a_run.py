@@ -71,7 +71,7 @@ def test_what_is_kept_is_told_of_each_module(folder: Path) -> None:
 
 
 def test_the_energy_is_that_of_the_best_matrices_of_the_rank(folder: Path) -> None:
-    """What is left out are the last singular values of what is made without `rank`."""
+    """The lost part is the last singular values of the result without `rank`."""
     small = changes_in(run(folder, "small"))
     (folder / "recipe.yaml").write_text(RECIPE.replace("rank: 6\n", ""))
     all_of_it = changes_in(run(folder, "whole"))
@@ -112,7 +112,7 @@ def test_models_that_differ_in_their_base_are_told(folder: Path) -> None:
 
 
 def test_a_change_of_an_adapter_is_noticed(folder: Path) -> None:
-    """The bytes of the result are of one content, or the run is refused."""
+    """A new run of the same recipe reads the changed weights."""
     whole = run(folder, "out")
     file = folder / "one/adapter_model.safetensors"
     tensors = {name: 2.0 * tensor for name, tensor in load_file(file).items()}

@@ -38,7 +38,7 @@ def entries(models: list[str]) -> str:
 
 
 def write(folder: Path, rank: int, count: int = 2) -> list[dict[str, Tensor]]:
-    """A base model of zeros, and adapters of it; the last one lacks a module."""
+    """Write a base model of zeros and its adapters, of which the last lacks a module."""
     shapes = llama_shapes(LLAMA)
     assert all(shapes[f"{module}.weight"] == shape for module, shape in MODULES.items())
     write_model(folder / "base", {name: torch.zeros(shape) for name, shape in shapes.items()})
@@ -73,7 +73,7 @@ def test_of_full_ranks_it_is_the_method_on_whole_models(method: str, tmp_path: P
 
 
 def ties(changes: list[Tensor], weights: list[float], density: float) -> Tensor:
-    """TIES as its paper has it: trim, elect signs, mean of those that agree."""
+    """Return what TIES does in its paper: trim, elect signs, take the mean of those that agree."""
     kept = []
     for change, weight in zip(changes, weights):
         count = max(1, int(density * change.numel()))

@@ -168,7 +168,7 @@ def test_an_average_of_what_is_saved_whole(bias: str, tmp_path: Path) -> None:
 
 
 def test_one_adapter_is_made_smaller(tmp_path: Path) -> None:
-    """The best approximation of its rank: what is lost are the last singular values."""
+    """The result is the best approximation of its rank: the last singular values are lost."""
     model, [change] = write(tmp_path, "llama", [{"r": 8, "target_modules": ["q_proj"]}])
     head = "merge_method: passthrough\nrank: 3\n"
     out = merge(tmp_path, f"{head}models: [{{model: '0'}}]\n", tmp_path / "out")

@@ -30,7 +30,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def refused(folder: Path, recipe: str = LINEAR) -> Problem:
-    """The one problem of a recipe; nothing is written, and a plan says the same."""
+    """Return a recipe's first problem; check that nothing is written, and a plan has problems."""
     with pytest.raises(InputError) as error:
         merge(folder, recipe, folder / "out")
     assert not (folder / "out").exists()
