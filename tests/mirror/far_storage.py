@@ -55,8 +55,8 @@ class FarStorage(Storage):
         Args:
             at: number of an operation, from 1.
             mode: ``kill`` before it, or in the midst of it where it writes (``torn``).
-            seed: of the operations that fail.
-            share: of operations that fail for now.
+            seed: the seed that chooses the operations that fail.
+            share: the share of operations that fail for now.
             lacks: what the filesystem cannot do: ``rename``, ``rename_over``, ``exclusive``,
                 ``sync``, ``sync_folder``, ``extend``.
             accident: one of `ACCIDENTS` and its place: it happens when the third shard is begun.

@@ -55,7 +55,7 @@ class Driver(Server):
         super().__init__(DRIVER)
 
     def work(self, **job: Any) -> Ended:
-        """Do a job to its end, and return that."""
+        """Do a job, and return how its process ended."""
         self.begin(**job)
         code, told, stderr = self.wait()
         return Ended(code, told.get("kinds", []), told.get("failed", 0), stderr)
@@ -69,7 +69,7 @@ class Merge:
         folder: the folder of everything that belongs to the merge.
         models: the folder of the recipe's models.
         mirror: another place for the mirror.
-        options: of `Options`.
+        options: values of `Options`.
     """
 
     folder: Path
@@ -166,8 +166,8 @@ def one_of_each_kind(kinds: Sequence[str], numbers: Iterable[int]) -> list[int]:
     """Choose the first of one kind, the second of the next, so that all parts of a run have some.
 
     Args:
-        kinds: of all operations, in order; they are alike whatever numbers are in them.
-        numbers: of the operations to choose from, from 1.
+        kinds: the kinds of all operations, in order; numbers in them do not count.
+        numbers: the numbers of the operations to choose from, counted from 1.
     """
     alike: dict[str, list[int]] = defaultdict(list)
     for number in numbers:
@@ -188,7 +188,7 @@ class Bench:
 
         Args:
             mirror: the place of its mirror; by default a folder beside its output.
-            options: of `Options`.
+            options: values of `Options`.
         """
         folder = self._folder / f"{next(self._names)}"
         return Merge(folder, self._drivers[worker], self.models, mirror, options)

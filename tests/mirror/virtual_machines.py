@@ -29,7 +29,7 @@ class Machine:
 
     Args:
         folder: its disk.
-        boot: counts its boots.
+        boot: the number of its boots.
         ahead: seconds that its wall clock is ahead of the world's.
     """
 
@@ -52,7 +52,7 @@ class Process:
     """A process of a machine.
 
     Args:
-        boot: of the machine when it began.
+        boot: the machine's `boot` when the process began.
         fault: what goes wrong with its next request, see `World.request`.
         outcome: how it ended; empty while it lives.
         token: its fencing token, 0 while it has none.
@@ -93,14 +93,14 @@ class Task:
         return not self.ended and (due or self.ready())
 
     def go_on(self) -> None:
-        """Let it run until it hands over. Called by the test."""
+        """Let the thread run until it hands over. The test calls this."""
         self._world.current = self
         self._turn.release()
         assert self._world.turn.acquire(timeout=STUCK_SECONDS), "a thread does not hand over"
         self._world.current = None
 
     def hand_over(self) -> None:
-        """Let the test choose who goes on. Called by the task itself."""
+        """Let the test choose which thread goes on. The thread itself calls this."""
         self._world.turn.release()
         self._turn.acquire()
 
@@ -273,7 +273,7 @@ class World:
         return self._epoch + timedelta(seconds=self.now + ahead)
 
     def birth(self, pid: int) -> int | None:
-        """Return a number for the start of a process, as `resumerge.host.processes.birth`."""
+        """Return a number for a process's start, as `resumerge.host.processes.birth` does."""
         machine = self.here.machine
         there = (
             process.alive and process.machine is machine and process.boot == machine.boot

@@ -1,4 +1,4 @@
-"""From Python: a mirror that holds the finished model, and a machine that holds nothing."""
+"""Promise: Python functions find, verify and bring back a model that only its mirror has."""
 
 from __future__ import annotations
 

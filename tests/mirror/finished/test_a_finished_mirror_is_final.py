@@ -17,7 +17,7 @@ from resumerge.mirror.names import MANIFEST_FILE
 
 
 def manifest_file(bed: Bed) -> tuple[int, bytes]:
-    """Return the manifest's inode, which is another one after a rewrite, and its bytes."""
+    """Return the inode of the manifest, which a rewrite changes, and its bytes."""
     path = bed.mirror / MANIFEST_FILE
     return path.stat().st_ino, path.read_bytes()
 

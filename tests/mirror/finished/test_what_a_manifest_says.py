@@ -247,7 +247,7 @@ def test_what_a_run_that_was_killed_left_beside_it_is_removed(bed: Bed) -> None:
 
 
 def test_without_an_intact_one_nothing_is_removed(bed: Bed) -> None:
-    """Without an intact manifest, the snapshots are all that there is of the run."""
+    """The snapshots are all that there is of a run whose manifest is not intact."""
     (bed.mirror / MANIFEST_FILE).write_bytes(b"{}")
     (bed.mirror / lease_name(1)).write_bytes(b"left")
     store = Removing(bed.mirror)

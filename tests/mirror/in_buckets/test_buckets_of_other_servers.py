@@ -108,7 +108,7 @@ def test_rclone(check: Check, weak: Bucket, tmp_path: Path, soak: bool) -> None:
 
 
 def is_sealed(url: str) -> bool:
-    """Return whether a shard is sealed in the mirror.
+    """Return whether the mirror has a sealed shard.
 
     rclone lists an object without an ETag while it writes it, which is an error.
     """

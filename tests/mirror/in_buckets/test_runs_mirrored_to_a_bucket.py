@@ -1,6 +1,6 @@
 """Promise: a run that is mirrored to a bucket is there to the byte, whatever happens.
 
-The mirror is looked at by a stranger after every request that may have changed it.
+The mirror is audited after every request that may have changed it.
 """
 
 from __future__ import annotations

@@ -130,7 +130,7 @@ def test_a_renewal_replaces_what_it_has_read_and_nothing_else(
 def test_a_lease_that_vanishes_while_it_is_read_is_neither_renewed_nor_lost(
     store: PlainFolder, leases: list[Lease]
 ) -> None:
-    """An older lease, of another owner, does not take its place."""
+    """An older lease, of another owner, does not take the place of the vanished one."""
     write(store, replace(ELSEWHERE, released=True))
     leases.append(Lease.acquire(store, "run"))
     write(store, replace(ELSEWHERE, released=True))
@@ -435,7 +435,7 @@ def test_who_takes_over_and_is_too_late_does_not_take_over_twice(store: PlainFol
 
 
 def test_something_else_with_the_name_of_the_next_lease_is_told(tmp_path: Path) -> None:
-    """A folder with this name is not listed, and no file can be created in its place."""
+    """A folder with the name of the next lease is not listed, and no file can be created there."""
     store = FolderStore(tmp_path / "mirror")
     (store.folder / lease_name(1)).mkdir(parents=True)
     with pytest.raises(

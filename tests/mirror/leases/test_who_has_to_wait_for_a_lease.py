@@ -20,7 +20,7 @@ from resumerge.mirror.stores import registry
 
 
 def test_how_long_a_lease_lasts_in_each_kind_of_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The seconds are those of docs/mirrors.md; the Hub allows few commits."""
+    """A lease lasts as long as docs/mirrors.md says; the Hub allows few commits."""
     monkeypatch.delenv("RESUMERGE_LEASE_SECONDS")
     seconds = {
         scheme: lease_seconds(cast("Store", kind)) for scheme, kind in registry.STORES.items()
@@ -53,7 +53,7 @@ def test_who_takes_over_an_old_lease_says_so(store: PlainFolder, leases: list[Le
 def test_who_watches_a_lease_for_long_says_so_and_looks_every_five_seconds(
     store: PlainFolder, leases: list[Lease], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The environment sets how long a lease is watched, whatever the lease says of itself."""
+    """The environment sets how long a lease is watched, whatever seconds the lease names."""
     monkeypatch.setenv("RESUMERGE_LEASE_SECONDS", "400")
     write(store, replace(ELSEWHERE, seconds=3600.0))
     beats: list[None] = []
@@ -79,7 +79,7 @@ def test_who_is_refused_reads_when_the_owner_was_last_heard_from(store: PlainFol
 
 
 def test_two_machines_in_a_row_may_be_quicker(store: PlainFolder, leases: list[Lease]) -> None:
-    """Each of the two has released its lease before this machine looks again."""
+    """Each of two other machines has released its lease before this machine looks again."""
     quicker = iter((1, 2))
 
     def happens(operation: str) -> None:
@@ -92,7 +92,7 @@ def test_two_machines_in_a_row_may_be_quicker(store: PlainFolder, leases: list[L
 
 
 def test_the_token_of_who_finished_a_mirror_counts(store: PlainFolder, leases: list[Lease]) -> None:
-    """The leases of that machine are gone; its late requests may still arrive."""
+    """The machine that finished the mirror has no lease any more; its late requests may arrive."""
     said = {"run": "r", "fingerprint": "0", "seed": 0, "shard_size": 1, "units": 1, "files": {},
             "created": "2026-01-01T00:00:00+00:00", "attempts": [], "token": 41}  # fmt: skip
     store.put({MANIFEST_FILE: edited_manifest(json.dumps(said | {"checksum": ""}).encode())})

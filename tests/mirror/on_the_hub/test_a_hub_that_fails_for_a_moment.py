@@ -79,7 +79,7 @@ def test_an_error_of_the_hub_is_told_at_once_and_the_second_try_succeeds(
 def test_a_signed_address_that_expired_is_no_denial(
     hub: Hub, store: HubStore, sleeps: list[float], tmp_path: Path
 ) -> None:
-    """The storage behind the Hub answers 403 to such an address; the next try gets a new one."""
+    """The Hub's storage answers 403 to an expired address, and the next try gets a new one."""
     hub.part_bytes = None
     hub.fail(STEPS["put"], status=403)
     with pytest.raises(StoreError, match="HTTP 403") as caught:
@@ -220,7 +220,7 @@ def test_a_hub_that_hangs_is_given_up(
 def test_what_the_store_has_dropped_is_sent_again(
     hub: Hub, store: HubStore, tmp_path: Path
 ) -> None:
-    """The Hub does not keep contents for ever that nobody commits."""
+    """The Hub's storage drops contents that nobody commits after some time."""
     store.upload(SHARD, shard(tmp_path), nothing)
     hub.stored.clear()
     with pytest.raises(StoreError, match="does not exist"):

@@ -249,7 +249,7 @@ def test_a_shard_with_another_content_takes_the_place_of_the_first(
 def test_an_upload_that_waits_is_forgotten_where_the_next_is_there_already(
     hub: Hub, store: HubStore, tmp_path: Path
 ) -> None:
-    """The next commit would replace what another process has committed by the first content."""
+    """The first content must not replace the second, which another process has committed."""
     first, second = shard(tmp_path), shard(tmp_path, seed=1)
     store.upload(SHARD, first, nothing)
     hub.commit(REPO, {SHARD: second.read_bytes()})

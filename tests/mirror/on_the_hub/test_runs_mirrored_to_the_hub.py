@@ -1,6 +1,6 @@
 """Promise: a run that is mirrored to a repo of the Hub is there to the byte, whatever happens.
 
-Every commit that was ever made is looked at, as a stranger would who came at that moment.
+Every commit is audited, as another machine would find it at that moment.
 """
 
 from __future__ import annotations

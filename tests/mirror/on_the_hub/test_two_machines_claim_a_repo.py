@@ -102,7 +102,7 @@ def test_a_claim_among_other_commits(hub: Hub, monkeypatch: pytest.MonkeyPatch) 
 def test_what_is_committed_between_a_look_and_a_commit_is_not_overwritten(
     hub: Hub, monkeypatch: pytest.MonkeyPatch, changed: str, is_written: bool
 ) -> None:
-    """The second look finds another content of the file; a commit of another file is followed."""
+    """A second look finds that the file was changed; a commit of another file does no harm."""
     store, other = HubStore(URL), HubStore(URL)
     other.put({NAME: b"before"})
     get, looks = store.get, count()

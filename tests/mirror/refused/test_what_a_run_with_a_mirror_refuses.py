@@ -91,7 +91,7 @@ def test_a_finished_model_of_another_recipe_is_not_what_was_asked_for(bed: Bed, 
 def test_another_recipe_does_not_take_the_place_of_what_the_mirror_alone_has(
     bed: Bed, named: bool
 ) -> None:
-    """A run that has no file left would make way if it had no mirror."""
+    """A run without any file would make way for the new recipe if it had no mirror."""
     before = files_of(bed.mirror)
     shutil.rmtree(bed.out)
     (bed.work / "recipe.yaml").write_text(RECIPE.replace("math", "code"))

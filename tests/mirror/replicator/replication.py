@@ -1,4 +1,4 @@
-"""A replicator whose run has computed everything, and a mirror that tells of what is done to it."""
+"""A replicator whose run has computed everything, and a mirror that reports what is done to it."""
 
 from __future__ import annotations
 

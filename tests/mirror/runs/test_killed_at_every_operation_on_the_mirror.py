@@ -1,6 +1,6 @@
 """Promise: killed at any operation on its mirror, a run leaves the mirror consistent, and goes on.
 
-The mirror is looked at by a stranger after every single operation of every process here.
+The mirror is audited after every single operation of every process here.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Promise: whatever happens to its mirror, a run goes on or stops with 75, and loses nothing.
 
-The mirror is looked at by a stranger after every single operation of every process here.
+The mirror is audited after every single operation of every process here.
 """
 
 from __future__ import annotations

@@ -211,7 +211,7 @@ def test_without_renames_a_file_is_copied_over_what_an_earlier_attempt_left(
 def test_a_file_that_another_machine_wrote_meanwhile_is_not_removed(
     tmp_path: Path, change: Callable[[Path], object]
 ) -> None:
-    """The filesystem cannot rename a file over another one."""
+    """The filesystem of this test cannot rename a file over another one."""
 
     class Late(Storage):
         def sync_data(self, fd: int) -> None:
