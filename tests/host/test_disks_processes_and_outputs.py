@@ -94,7 +94,7 @@ def test_a_probe_tries_what_it_is_asked_and_leaves_nothing(tmp_path: Path) -> No
 def test_of_a_large_file_the_middle_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The beginning was read with the header, and would come from memory."""
+    """The beginning of a file was read with its header, and would come from memory."""
     source = tmp_path / "source"
     with source.open("wb") as file:
         file.truncate(READ_BYTES + (8 << 20))

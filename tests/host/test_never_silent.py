@@ -1,4 +1,4 @@
-"""In a notebook's cell, which has a pseudo-terminal: plain lines, ten seconds apart at most."""
+"""Promise: a notebook's cell, a pseudo-terminal, gets plain lines at most ten seconds apart."""
 
 from __future__ import annotations
 
