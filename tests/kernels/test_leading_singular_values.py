@@ -49,7 +49,7 @@ def test_with_a_short_side_it_is_the_best_of_its_rank(
 def test_of_a_large_matrix_it_keeps_what_the_best_keeps(
     shape: tuple[int, int], noise: float, share: float
 ) -> None:
-    """The loss is a share of what the best of the rank keeps; noise has no low rank to be found."""
+    """The loss is a share of what the best of the rank keeps; noise has no low rank to find."""
     matrix = drawn(*shape, 12, noise)
     assert not is_small(*shape, 16)
     found = by_rows(matrix, 16)
