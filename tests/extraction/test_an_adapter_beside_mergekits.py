@@ -88,7 +88,7 @@ FAILING = {
 
 @pytest.mark.parametrize("kind", FAILING)
 def test_mergekit_makes_none_or_leaves_changes_out(kind: str, tmp_path: Path, soak: bool) -> None:
-    """The documentation says so, until mergekit is better."""
+    """The documentation names these failures of mergekit; a better version would end them."""
     if kind not in ("mixtral", "gpt2") and not soak:
         pytest.skip("mergekit's version is pinned: with --soak")
     write_pair(tmp_path, kind, tables=True)

@@ -227,7 +227,7 @@ def _computed(folder: Path, out: str, patch: pytest.MonkeyPatch) -> int:
 def test_a_damaged_module_is_computed_again_at_its_rank(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Passes decompose this matrix: its directions depend on how many are searched."""
+    """Passes decompose a large matrix; its directions depend on how many are computed."""
     models = tmp_path
     write_family(models, {**LLAMA, "hidden_size": 384, "intermediate_size": 400})
     (models / "recipe.yaml").write_text(

@@ -1,4 +1,4 @@
-"""With the adapter, unmerged and merged, the base model is the tuned one: peft says so, and we."""
+"""Promise: the base model with the extracted adapter is the tuned model, for peft and for us."""
 
 import warnings
 from pathlib import Path
