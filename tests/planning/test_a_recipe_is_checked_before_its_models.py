@@ -66,7 +66,7 @@ def test_methods_values_models_and_templates(text: str, expected: list[str]) -> 
 
 
 def test_a_base_is_needed_unless_all_models_may_be_adapters(tmp_path: Path) -> None:
-    """These are combined without one. What is on the Hub is not known yet."""
+    """Adapters are combined without a base. Whether a model on the Hub is one is not known yet."""
     needs = ["ties needs a base model"]
 
     def ties(*models: str, more: str = "", method: str = "ties") -> list[str]:
@@ -94,7 +94,7 @@ def test_a_base_is_needed_unless_all_models_may_be_adapters(tmp_path: Path) -> N
 
 
 def test_all_problems_of_a_file_are_told_in_the_order_of_its_lines(tmp_path: Path) -> None:
-    """Also those of what can be read in a recipe with other errors."""
+    """The problems include those of the parts that can be read despite other errors."""
     file = tmp_path / "recipe.yaml"
     file.write_text(
         "merge_method: linear\nparameters: {weight: x}\nmodels:\n  - {model: a}\n  - {model: a}\n"

@@ -19,7 +19,7 @@ EMBEDDING, NORM, HEAD = "model.embed_tokens.weight", "model.norm.weight", "lm_he
 
 
 def merge_values(recipe: str, name: str, *, layers: int = 5) -> dict[str, object]:
-    """A parameter of the merge, by tensor; of the layers one tensor each."""
+    """Return a parameter of the merge by tensor, with one tensor for each layer."""
     found = expressions(plan(recipe, llama("a", layers), llama("b", layers)))
     every = [EMBEDDING, *(UP.format(layer) for layer in range(layers)), NORM, HEAD]
     return {tensor: found[tensor].params[name] for tensor in every}
@@ -299,7 +299,7 @@ def test_a_model_without_a_head_of_its_own_is_merged_with_its_embedding() -> Non
 
 
 def test_a_slice_with_a_base_of_its_own_is_merged_from_that() -> None:
-    """Its tensors are those of its base, too."""
+    """A tensor of whole numbers is copied from the base of its slice, too."""
     recipe = (
         "merge_method: task_arithmetic\nbase_model: a\nparameters: {weight: 1}\nslices:\n"
         "  - sources: [{model: a, layer_range: [0, 1]}, {model: b, layer_range: [0, 1]}]\n"
@@ -315,7 +315,7 @@ def test_a_slice_with_a_base_of_its_own_is_merged_from_that() -> None:
 
 
 def test_the_models_of_a_tensor_are_told_with_it() -> None:
-    """In the order of the inputs, as the recipe writes them."""
+    """The models have the order of the inputs, which is the recipe's."""
     recipe = "merge_method: linear\nparameters: {weight: 1}\n" + BACKWARDS
     for unit in plan(recipe, llama("a"), llama("b")).units:
         assert isinstance(unit.expression, Merged) and unit.expression.models == ("b", "a")
@@ -331,7 +331,7 @@ def test_the_models_of_a_tensor_are_told_with_it() -> None:
 
 
 def test_random_masks_are_those_of_the_published_names() -> None:
-    """Whichever names of experts the models have, that transformers of one version writes."""
+    """A mask depends on the published name, whichever name a version of transformers wrote."""
     recipe = (
         "merge_method: dare_linear\nbase_model: a\nparameters: {weight: 1, density: 0.5}\n"
         "models: [{model: b}]\n"
@@ -358,6 +358,6 @@ def test_counters_and_positions_keep_their_dtype() -> None:
 
 
 def away(source: Source) -> Source:
-    """The model with files that are not on this disk: the plan compares no numbers."""
+    """Return the model with files that are not on this disk: the plan compares no numbers."""
     files = {n: replace(file, present=False) for n, file in source.files.items()}
     return replace(source, files=files)

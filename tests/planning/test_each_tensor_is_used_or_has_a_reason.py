@@ -25,7 +25,7 @@ OF_BOTH = "merge_method: linear\nparameters: {weight: 1}\n"
 
 
 def told(found: Plan) -> dict[str, dict[str, str]]:
-    """The reason of each tensor that is not used, by model; nothing of models without any."""
+    """Return the reason of each unused tensor, by model; models without any are left out."""
     accounts = account(found.sources, (u.expression for u in found.units), found.left_out)
     return {
         each.model: {
@@ -166,7 +166,7 @@ def test_a_reason_for_each(
 
 
 def test_what_the_opening_of_a_model_leaves_out_is_told_too() -> None:
-    """Such as the copies in an adapter's file that peft does not load."""
+    """Opening a model leaves out, for example, copies in an adapter's file that peft ignores."""
     one, other = llama("a"), llama("b")
     left = LeftOut(other.tensors[NORM], UnusedReason.NOT_LOADED)
     found = plan(LINEAR, one, replace(other, left_out=(left,)))

@@ -19,7 +19,7 @@ EYE = "visual.blocks.{}.w.weight"
 
 
 def seeing(name: str, depth: int = 2, layers: int = 3, **more: object) -> Source:
-    """A language model with a tower of so many blocks."""
+    """Return a language model with a vision tower of `depth` blocks."""
     blocks = [tensor(EYE.format(n), (4, 4)) for n in range(depth)]
     config = {"vision_config": {"depth": depth}, **more}
     return llama(name, layers, others=blocks, config=config)
@@ -33,7 +33,7 @@ def problem(recipe: str, *models: Source) -> Problem:
 
 
 def sources(recipe: str, *models: Source) -> dict[str, list[str]]:
-    """The models that each tensor is computed from."""
+    """Return the names of the models that each tensor is computed from."""
     found = plan(recipe, *models)
     names = [source.ref.name for source in found.sources]
     return {n: [names[o.source] for o in e.operands] for n, e in expressions(found).items()}
@@ -161,7 +161,7 @@ def test_the_base_of_a_copy_is_the_reference_only() -> None:
 
 
 def experts(name: str, count: int = 3, *, missing: str = "", odd: str = "") -> Source:
-    """A model whose layer has experts with matrices of their own."""
+    """Return a model whose layer has experts with matrices of their own."""
     every = [
         f"model.layers.0.mlp.experts.{n}.{p}_proj.weight"
         for n in range(count)

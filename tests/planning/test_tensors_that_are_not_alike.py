@@ -46,7 +46,7 @@ def test_a_buffer_that_one_lacks_is_copied_and_one_that_all_have_is_merged() -> 
 
 
 def test_a_module_of_one_other_model_has_to_fit_the_reference() -> None:
-    """The output's config.json is the reference's, also where a part comes from another model."""
+    """The output has the reference's config.json, also where a part comes from another model."""
     recipe = LINEAR + (
         "modules:\n  text_decoder: {models: [{model: a}]}\n  vision_tower: {models: [{model: b}]}\n"
     )

@@ -74,7 +74,7 @@ def planned(
 
 
 def rows_of(operand: Tensor) -> list[str | None]:
-    """The model and row that each row of an input comes from; the models of an average."""
+    """Return what each row of an input is: a row of a model, or an average of members."""
     if not isinstance(operand, Gathered):
         assert isinstance(operand, Stored)
         return [f"{'abc'[operand.source]}{n}" for n in range(operand.shape[0])]
@@ -113,7 +113,7 @@ def test_each_input_has_the_row_of_each_token(name: str) -> None:
 
 
 def test_the_base_gives_the_row_that_another_model_lacks() -> None:
-    """Else it is the average of those that have the token."""
+    """The row is an average of the models that have the token if the merge has no base model."""
     found = planned(ARITHMETIC + "tokenizer_source: base\n")
     assert sorted(inputs(found)) == [["a0", "a1", "a2"], ["a0", "b0", "a2"], ["a0", "c1", "c0"]]
     three = LINEAR.replace("}]", "}, {model: c}]") + "tokenizer_source: base\n"
@@ -151,7 +151,7 @@ def test_rows_of_a_model_with_an_adapter_change_places_like_any() -> None:
 
 
 def test_what_an_adapter_makes_is_computed_in_the_dtype_of_the_recipe() -> None:
-    """Not rounded to that of the model in between."""
+    """The result of an adapter is not rounded to the model's dtype in between."""
     stored, *matrices = (tensor(HEAD, s, "BF16") for s in ((10, 4), (1, 4), (10, 1)))
     changed = Adapted.of(HEAD, stored, *matrices, 1.0, False, None)
     made = replace(llama("b"), tensors={**llama("b").tensors, HEAD: changed})
@@ -203,7 +203,10 @@ def test_of_equally_common_templates_the_references_is_taken() -> None:
 
 
 def test_an_output_without_a_tokenizer_is_reminded_of() -> None:
-    """Also when it is complete; the tokenizer of a model with as many tokens would fit."""
+    """The reminder names the tokenizer of a model with as many tokens, which would fit.
+
+    Reminders are shown again when the output is complete.
+    """
     same = model("a")
     fitting = replace(same, ref=model("c").ref)
     text = LINEAR.replace("model: b", "model: c")
@@ -229,7 +232,7 @@ def test_an_output_without_a_tokenizer_is_reminded_of() -> None:
 
 
 def test_without_any_config_the_output_has_none_and_that_is_noted() -> None:
-    """No library loads it; tokens can be matched all the same."""
+    """No library loads such an output, but tokens can be matched."""
     bare = [replace(model(name), config={}) for name in "ab"]
     found = planned(LINEAR + "tokenizer_source: union\n", *bare)
     assert any("the output has none; no library can load it" in note for note in found.notes)

@@ -34,7 +34,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def plan(
     *, absent: str = "", union: bool = False, **numbers: tuple[torch.Tensor, torch.Tensor | None]
 ) -> Plan:
-    """A plan of two files.
+    """Return the plan of a merge of two files.
 
     Args:
         absent: the file that is not downloaded.
@@ -103,7 +103,7 @@ def of_file(found: Plan, name: str) -> tuple[str, str]:
 @pytest.mark.parametrize("dtype", FLOAT_TYPES)
 @pytest.mark.parametrize("first", [True, False])
 def test_whole_numbers_that_one_file_has_as_floats(*, dtype: torch.dtype, first: bool) -> None:
-    """Positions beyond what the floats hold differ: those that are stored as whole numbers hold."""
+    """Whole numbers are copied; positions that the floats cannot represent count as different."""
     few, many = torch.arange(77)[None], torch.arange(5000)[None]
     pair = (few, few.to(dtype)) if first else (few.to(dtype), few)
     found = plan(**{"text.position_ids": pair})
@@ -116,7 +116,7 @@ def test_whole_numbers_that_one_file_has_as_floats(*, dtype: torch.dtype, first:
 
 
 def test_positions_that_all_files_have_as_floats_are_copied() -> None:
-    """An average of equal numbers may be less than they are, by a rounding."""
+    """Rounding may make an average of equal numbers smaller than they are."""
     positions = torch.arange(77.0)
     found = plan(**{"text.position_ids": (positions, positions.half())})
     assert of_file(found, "text.position_ids") == ("b.pt", "F16")
@@ -151,7 +151,7 @@ def test_small_ones_are_compared_first(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_only_what_several_models_have_is_compared() -> None:
-    """With --tensor-union a tensor that one model alone has is that model's."""
+    """A tensor that only one model has is copied from it with --tensor-union, and not compared."""
     found = plan(absent="a.safetensors", union=True, steps=STEPS, epoch=(torch.tensor(2), None))
     assert [note.rpartition(": ")[2] for note in notes(found)] == ["steps"]
     copied = {unit.name for unit in found.units if isinstance(unit.expression, Stored)}

@@ -37,7 +37,7 @@ def adapted(
     transposed: bool = False,
     magnitude: bool = False,
 ) -> Source:
-    """A model whose head an adapter changes."""
+    """Return a model whose head is changed by an adapter."""
     stored = tensor(HEAD, (ROWS, COLUMNS))
     a, b = (
         tensor(x, shape, dtype)
@@ -106,7 +106,7 @@ def test_a_tensor_that_is_copied_is_a_block_at_a_time() -> None:
 
 
 def united(sizes: Mapping[str, int]) -> Plan:
-    """The union of models with tokens in another order each."""
+    """Return the plan of a union of models, each of which has the tokens in another order."""
     sources, vocabularies = {}, {}
     for shift, (name, size) in enumerate(sizes.items()):
         tables = [tensor(table, (size, 4)) for table in ("model.embed_tokens.weight", HEAD)]
@@ -136,7 +136,7 @@ def test_tokenizers_and_each_map_of_rows_are_held() -> None:
 
 
 def of_sizes(*blocks: int) -> Plan:
-    """TIES of tensors of so many blocks each."""
+    """Return the plan of a TIES merge of tensors with these numbers of blocks."""
     tables = [tensor(f"x.{n}", (count * BLOCK_ELEMENTS,)) for n, count in enumerate(blocks)]
     recipe = (
         "merge_method: ties\nbase_model: a\nparameters: {weight: 1, density: 0.5}\n"
@@ -194,7 +194,7 @@ def test_kernels_read_operands_as_they_are_but_for_those_to_be_rounded(
 
 
 def measured(found: Plan) -> int:
-    """Bytes of the head's results that are kept before they are rounded, for its measurements."""
+    """Return the bytes of the head's results that are kept unrounded for its measurements."""
     return measured_bytes(ROWS * COLUMNS, units(found)[HEAD].block_elements)
 
 

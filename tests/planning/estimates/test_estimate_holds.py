@@ -40,7 +40,7 @@ LINEAR = "merge_method: linear\nmodels: [{model: math, parameters: {weight: 1}}]
 
 
 def planned(folder: Path, recipe: str, vocabulary: int = 48, *, tied: bool = False) -> Plan:
-    """The plan of a recipe for a family of models with embeddings of that many rows."""
+    """Write a family of models with that many rows in embeddings; return a recipe's plan."""
     write_family(folder, {**LLAMA, "vocab_size": vocabulary, "tie_word_embeddings": tied})
     with working_in(folder):
         return Session(Options()).plan(parse_recipe(recipe))
@@ -57,7 +57,7 @@ def test_memory_grows_with_threads_and_models(tmp_path: Path) -> None:
 
 
 def test_the_statistics_of_a_tensor_and_of_the_next_are_held_at_once(tmp_path: Path) -> None:
-    """Those of the next one are begun before the first is done: head and embedding, here."""
+    """Statistics of the next tensor (head, embedding) begin before those of the first are done."""
     two, one = (planned(tmp_path / str(t), TIES, 100_000, tied=t) for t in (False, True))
     assert estimate(one).memory.need(2).shared > 1_000_000
     assert estimate(two).memory.need(2).shared == pytest.approx(
@@ -97,9 +97,9 @@ def test_local_models_need_no_download(tmp_path: Path) -> None:
 def test_a_merge_of_many_blocks_takes_what_was_predicted(
     recipe: str, threads: int, large_llamas: Path, tmp_path: Path
 ) -> None:
-    """In a process of its own, whose peak is measured by the kernel.
+    """The merge runs in a process of its own, whose peak the kernel measures.
 
-    What the program takes besides is different on each machine: it is measured with small models.
+    The memory of the program itself differs between machines: a merge of small models measures it.
     """
     small = write_family(tmp_path / "models", LLAMA)
     little, assumed = merged(small, recipe, threads, tmp_path / "little")
@@ -118,7 +118,7 @@ def test_a_merge_of_many_blocks_takes_what_was_predicted(
 
 
 def test_a_merge_of_many_tensors_takes_what_was_predicted(tmp_path: Path) -> None:
-    """Experts of a large mixture are ten thousands of tensors: the plan itself takes memory."""
+    """A large mixture has tens of thousands of tensors, so that the plan itself takes memory."""
     recipe = "merge_method: passthrough\nmodels: [{model: base}]\n"
     few, many = (write_family(tmp_path / name, LLAMA) for name in ("few", "many"))
     names = [f"model.layers.0.mlp.experts.{n}.up_proj.weight" for n in range(6000)]
@@ -135,7 +135,7 @@ def test_a_merge_of_many_tensors_takes_what_was_predicted(tmp_path: Path) -> Non
 def merged(
     models: Path, recipe: str, threads: int, folder: Path
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The documents of `plan` and, after the merge, of `status`."""
+    """Plan and run a merge; return the document of `plan`, and the run's from `status`."""
     folder.mkdir()
     (folder / "recipe.yaml").write_text(recipe)
     with working_in(models):

@@ -35,7 +35,7 @@ HEAD = "lm_head.weight"
 
 
 def large(name: str, rows: int, dtype: str = "F32") -> Source:
-    """A model with a head of so many rows of a thousand, besides little."""
+    """Return a model that is small except for its head, of that many rows of 1000 elements."""
     return llama(name, others=[tensor(HEAD, (rows, 1000), dtype)])
 
 
@@ -110,7 +110,10 @@ def test_what_is_copied_is_not_computed() -> None:
 
 
 def on_the_hub(source: Source, present: set[str]) -> Source:
-    """A model in two files, and a third that nothing is read from; some are on this disk."""
+    """Return the model as on the Hub, in two files and a third without tensors.
+
+    The files `present` are on this disk.
+    """
     names = {"m.safetensors": 7_000, "two.safetensors": 50, "unread.safetensors": 900_000}
     files = {n: SourceFile(n, size, {"etag": n}, n in present) for n, size in names.items()}
     tensors = dict(source.tensors)
@@ -186,7 +189,7 @@ def test_the_disk_holds_the_shards_and_what_stands_beside_them() -> None:
 
 
 def besides_the_plan(found: Plan, mirror: str | None = None) -> int:
-    """What the process takes, without the objects of its plan."""
+    """Return the bytes that the process takes, without the objects of its plan."""
     computed = sum(not isinstance(node, Rounded) for node in found.nodes())
     objects = UNIT_BYTES * len(found.units) + NODE_BYTES * computed
     return estimate(found, mirror).memory.need(1).process - objects
@@ -219,7 +222,7 @@ def test_the_process_that_asks_buckets_is_larger() -> None:
 
 
 def test_the_plan_itself_counts() -> None:
-    """A mixture of many experts has ten thousands of tensors."""
+    """A mixture of many experts has tens of thousands of tensors."""
     few, many = (
         plan(COPY, llama("a", others=[tensor(f"experts.{n}.weight", (8, 8)) for n in range(count)]))
         for count in (10, 1010)
@@ -229,7 +232,7 @@ def test_the_plan_itself_counts() -> None:
 
 
 def test_a_plan_of_many_tensors_takes_less_than_is_counted() -> None:
-    """A dict of its own for each tensor of the tree would double it."""
+    """A dict of its own for each tensor of the tree would double the memory of the plan."""
 
     def traced(count: int) -> int:
         many = [tensor(f"model.blocks.{n}.weight", (8, 8)) for n in range(count)]
@@ -269,7 +272,7 @@ def test_a_tensor_smaller_than_a_block_takes_less() -> None:
 
 
 def test_a_tensor_that_is_held_whole_counts_once_for_each_thread_that_can_have_one() -> None:
-    """One of 20 M elements is alone: the other threads compute what is small meanwhile."""
+    """While one thread has the only large tensor (20 M elements), the others compute small ones."""
     found = plan(ISO_C, large("a", 20_000), large("b", 20_000))
     one, four = estimate(found).memory.blocks(1), estimate(found).memory.blocks(4)
     assert one > 20_000_000 * 4 * 3

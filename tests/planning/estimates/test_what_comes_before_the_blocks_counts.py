@@ -18,7 +18,7 @@ MB = 1_000_000
 
 
 def step(nbytes: int, planning: int, working: int, seconds: float = 3.0) -> Any:
-    """A step whose memory grows with threads, and whose time shrinks."""
+    """Return a step whose memory grows with the threads, and whose time shrinks."""
     return Mock(
         nbytes=nbytes,
         planning_bytes=planning,
@@ -31,7 +31,7 @@ def step(nbytes: int, planning: int, working: int, seconds: float = 3.0) -> Any:
 
 
 def with_steps(*steps: Any) -> Plan:
-    """A plan of a gate of each step, and of one more of the first."""
+    """Return a plan with a gate of each step, and a second gate of the first step."""
     whole = plan(LINEAR, *(vectors(name, 10, 20, 30) for name in "ab"))
     gates = [Computed.of("gate", (10,), each, 0) for each in (*steps, *steps[:1])]
     units = [*whole.units]
@@ -52,7 +52,7 @@ def test_results_are_held_for_all_blocks() -> None:
 
 
 def test_the_largest_step_counts_while_it_is_planned_or_done() -> None:
-    """Not beside the blocks: these come later."""
+    """A step's memory does not add to the memory of blocks, because all blocks come later."""
     memory = estimate(with_steps(step(0, 900 * MB, 10 * MB), step(0, 1, 200 * MB))).memory
     for threads, largest in ((1, 900), (4, 900), (5, 1000)):
         need = memory.need(threads)

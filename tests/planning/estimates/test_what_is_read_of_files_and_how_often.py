@@ -47,7 +47,7 @@ def planned(text: str, *sizes: int) -> Plan:
 
 
 def ranges(steps: Iterable[Iterable[Read]]) -> list[list[tuple[int, int, int]]]:
-    """The reads of each step: (source, first, last)."""
+    """Return the reads of each step as (source, first, last)."""
     return [[(stored.source, first, last) for stored, first, last in step] for step in steps]
 
 
@@ -85,7 +85,7 @@ def passes(unit: Unit) -> list[list[list[tuple[int, int, int]]]]:
 
 
 def test_a_selection_reads_a_sample_then_all_then_the_blocks() -> None:
-    """What is needed last is yielded first: it is fetched as far ahead as there is room."""
+    """Reads that are needed last are yielded first, to be fetched ahead as far as there is room."""
     [large] = planned(TIES, SIZE).units
     blocks, *before = passes(large)
     assert blocks == both(*RUNS)
@@ -97,7 +97,7 @@ def test_a_selection_reads_a_sample_then_all_then_the_blocks() -> None:
 
 
 def test_a_result_that_is_used_twice_is_scanned_once() -> None:
-    """What its scans find is held."""
+    """The results of scans are held, so that another use of the tensor does not scan it again."""
     last = "merge_method: linear\nparameters: {weight: 1}\nmodels: [{model: s}, "
     text = f"name: s\n{TIES}---\nname: t\n{last}{{model: a}}]\n---\n{last}{{model: t}}]\n"
     [unit] = planned(text, SIZE).units
@@ -150,7 +150,10 @@ def test_a_scratch_file_is_computed_first_and_then_read_instead() -> None:
 
 
 def streamed(text: str, *sizes: int, present: str = "") -> Plan:
-    """A plan of models that are read by ranges, with a file of 4 bytes for each element."""
+    """Return the plan of a recipe for streamed models with a float32 file for each size.
+
+    The files of the model `present` are on this disk.
+    """
     recipe = parse_recipe(text)
     sources = {}
     for ref in recipe.models:
@@ -205,7 +208,7 @@ def test_a_file_that_is_here_is_not_streamed() -> None:
 
 
 def test_one_tensor_that_is_two_inputs_is_fetched_once() -> None:
-    """As what is read twice at once: by a head and an embedding that are one tensor."""
+    """A range that both operands of a merge read at once is downloaded once."""
     plan = streamed(LINEAR, SIZE)
     [unit] = plan.units
     first, _ = unit.expression.children()

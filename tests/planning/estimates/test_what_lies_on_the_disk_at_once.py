@@ -19,7 +19,7 @@ from resumerge.tensors.target import BLOCK_ELEMENTS
 
 @pytest.fixture
 def in_shards() -> Plan:
-    """A plan whose second shard of three is the largest."""
+    """Return a plan whose second shard of three is the largest."""
     return plan(LINEAR, *(vectors(name, 50, 500, 20, 30) for name in "ab"), shard_size=200)
 
 

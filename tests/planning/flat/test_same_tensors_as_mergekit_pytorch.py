@@ -38,7 +38,7 @@ OF_ALL = {
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three checkpoints; each lacks tensors that others have."""
+    """Write `a`, `b` and `base`, which lack tensors of each other, and `twin`, named as in `a`."""
     folder = tmp_path_factory.mktemp("checkpoints")
     draw = torch.Generator().manual_seed(0)
 
@@ -72,7 +72,7 @@ def test_same_tensors(option: str, recipes: dict[str, str], files: Path, tmp_pat
 
 @pytest.mark.skipif(MERGEKIT is None, reason="mergekit is not installed")
 def test_same_tensors_without_an_option(files: Path, tmp_path: Path) -> None:
-    """Where all models have all tensors, into one file; else it is refused by both."""
+    """Models that all have the same tensors merge as in mergekit, which refuses other models."""
     twins = {name: text.replace("b.pt", "twin.safetensors") for name, text in COMMON.items()}
     recipes = {f"{name} of twins": text for name, text in twins.items()}
     recipes = {n: t.replace("base_model: base", "base_model: a") for n, t in recipes.items()}

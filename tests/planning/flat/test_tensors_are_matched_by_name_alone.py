@@ -56,7 +56,7 @@ def problems(recipe: str, *models: Source, unshared: Unshared = Unshared.REFUSED
 
 
 def inputs(found: Plan) -> dict[str, list[str]]:
-    """The models that each tensor of the output is made from."""
+    """Return the models that each tensor of the output is computed from."""
     return {
         unit.name: [found.sources[o.source].ref.text for o in expression(unit).operands]
         for unit in found.units
@@ -166,7 +166,7 @@ WEIGHTS = ("net.0.weight", "net.1.weight", "net.1.bias")
 def test_models_of_which_nothing_would_be_merged(
     *, unshared: Unshared, wrapped_first: bool
 ) -> None:
-    """The names of one are those of the other with a prefix: no option mends that."""
+    """The names of one model are those of the other with a prefix: no option merges them."""
     bare = checkpoint("a", *WEIGHTS)
     wrapped = checkpoint("b", *(f"model.diffusion_model.{name}" for name in WEIGHTS), "vae.x")
     recipe = LINEAR.replace("{model: a}, {model: b}", "{model: b}, {model: a}")

@@ -138,7 +138,7 @@ def test_what_is_of_models_is_refused(folder: Path, text: str, what: str) -> Non
 
 
 def with_three(folder: Path, text: str) -> Plan:
-    """The plan of a recipe for the same adapters, opened before."""
+    """Return the plan of a recipe for any of the folder's three adapters."""
     three = OF_TWO.replace("}]", "}, {model: three}]")
     opened = {source.ref: source for source in planned(folder, three).sources}
     recipe = parse_recipe(text)
@@ -147,7 +147,7 @@ def with_three(folder: Path, text: str) -> Plan:
 
 
 def test_what_its_adapters_say_and_leave_out_is_told(folder: Path) -> None:
-    """Whatever the order in which they were opened."""
+    """The reference is the recipe's first adapter, in whatever order the adapters were opened."""
     recipe = parse_recipe(OF_TWO + "layer_order: x\n")
     opened = [*planned(folder, OF_TWO).sources]
     name, left = next(iter(opened[1].tensors.items()))
@@ -193,7 +193,7 @@ def test_tokenizers_are_of_models(folder: Path, line: str) -> None:
 def test_a_method_takes_so_many_adapters(
     folder: Path, method: str, count: int, wanted: str | None
 ) -> None:
-    """A base that it requires is one of the models, and none of the adapters."""
+    """A base model that the method requires does not count as an adapter."""
     listed = ", ".join(f"{{model: {name}}}" for name in ("one", "two", "three")[:count])
     text = f"merge_method: {method}\nparameters: {{weight: 1}}\nmodels: [{listed}]\n"
     if wanted is None:

@@ -30,7 +30,7 @@ NORM, HEAD, EMBEDDING = "model.norm.weight", "lm_head.weight", "model.embed_toke
 def model(
     name: str, shapes: Mapping[str, tuple[int, ...]], dtype: str = "BF16", **more: Any
 ) -> Source:
-    """A model of one layer, with no other tensors in it."""
+    """Return a model of one layer, which has these tensors and no others."""
     own = [tensor(n, shape, dtype) for n, shape in shapes.items()]
     lacks = [n for n in llama(name, 1).tensors if ".layers." in n and n not in shapes]
     return llama(name, 1, dtype, others=own, without=lacks, **more)
@@ -40,7 +40,7 @@ SQUARE = (128, 128)
 
 
 def quantised(found: Plan) -> set[str]:
-    """The weights that are quantised."""
+    """Return the names of the weights that the plan quantises."""
     return {unit.name for unit in found.units if isinstance(unit.expression, Quantised)}
 
 
@@ -82,7 +82,7 @@ def test_the_weights_of_linear_layers_are() -> None:
 
 
 def test_a_head_is_named_as_plain_where_it_is_tied_too() -> None:
-    """The loader makes one of it."""
+    """The loader makes a linear layer of a tied head, too."""
     one = model("a", {Q: SQUARE}, config={"tie_word_embeddings": True})
     tensors = {name: t for name, t in one.tensors.items() if name != HEAD}
     found = plan(COPY + FP8, replace(one, tensors=tensors))
@@ -115,7 +115,7 @@ def test_whole_numbers_stay_what_they_are() -> None:
 def test_one_that_does_not_fit_keeps_those_beside_it_plain(
     shapes: dict[str, tuple[int, ...]], expected: set[str]
 ) -> None:
-    """Servers make one module of them."""
+    """Servers make one module of the weights beside each other (q, k and v; gate and up)."""
     config = {"num_hidden_layers": 1 + any(".1." in name for name in shapes)}
     found = plan(COPY + FP8, model("a", shapes, config=config))
     assert quantised(found) == expected
@@ -184,12 +184,12 @@ def coded(
     more: Mapping[str, str] | None = None,
     beside: str = "",
 ) -> Source:
-    """A model with weights in float8, computed from codes and scales in its file.
+    """Return a model with weights in float8, computed from codes and scales in its file.
 
     Args:
         weights: the weights that are quantised.
         written: whether a changed weight can be written.
-        more: a part that a weight has besides.
+        more: the name of a further part, by weight.
         beside: a tensor of activations.
     """
     found = model(name, dict.fromkeys(weights or (Q, UP), SQUARE))
@@ -281,7 +281,7 @@ def test_codes_scales_and_the_factor_are_one_unit_in_the_shapes_of_the_reference
 
 
 def test_of_two_models_the_references_form_counts() -> None:
-    """Whatever its number in the plan."""
+    """The number of the reference among the plan's sources does not matter."""
     arithmetic = (
         "merge_method: task_arithmetic\nbase_model: b\nparameters: {weight: 1}\n"
         f"models: [{{model: a}}]\n{SAME}"

@@ -26,7 +26,7 @@ COPY = tensor("x", (1,))
 
 
 def targets(*facts: tuple[str, str, int]) -> list[Target]:
-    """Names, dtypes and numbers of elements."""
+    """Return targets with these names, dtypes and numbers of elements."""
     return [
         Target(n, dtype, (count,), BLOCK_ELEMENTS, COPY, {n: (count,)}) for n, dtype, count in facts
     ]
@@ -102,7 +102,7 @@ def test_several_tensors_of_one_unit_follow_each_other() -> None:
 
 
 def unit_of(numel: int, size: int) -> Unit:
-    """A unit in blocks of `size` elements, at byte 100 of its shard."""
+    """Return a unit in blocks of `size` elements, at byte 100 of its shard."""
     return Unit(
         number=0,
         name="x",

@@ -26,7 +26,7 @@ TOUCHED = ("model-00003-of-00008.safetensors", "model-00006-of-00008.safetensors
 
 @pytest.fixture
 def models(tmp_path: Path) -> Path:
-    """`base` in eight files, and `adapter` on layers 1 and 4."""
+    """Write `base` in eight files, and `adapter` for layers 1 and 4."""
     write_adapter(tmp_path / "adapter", write_in_files(tmp_path / "base"), [1, 4])
     return tmp_path
 
@@ -36,7 +36,7 @@ def weight_map(folder: Path) -> Any:
 
 
 def planned(models: Path, recipe: str, **options: Any) -> Any:
-    """What `plan` says of the copies."""
+    """Return the document of `plan` for a recipe."""
     (models / "recipe.yaml").write_text(recipe)
     with working_in(models):
         return resumerge.plan("recipe.yaml", state_dir=models / "state", **options)
@@ -96,7 +96,7 @@ def test_names_that_loaders_do_not_know_are_not_kept(tmp_path: Path) -> None:
 def test_a_file_that_gets_another_tensor_is_packed_anew_and_the_others_stay(
     tmp_path: Path,
 ) -> None:
-    """An adapter unties the head, which no file has."""
+    """An adapter gives a tied head a tensor of its own, which no file has."""
     config = {
         "hidden_size": 16, "tie_word_embeddings": True, "vocab_size": 48,
         "num_hidden_layers": 6, "model_type": "llama", "architectures": ["LlamaForCausalLM"],
@@ -117,7 +117,7 @@ def test_a_file_that_gets_another_tensor_is_packed_anew_and_the_others_stay(
 
 
 def test_a_file_whose_tensors_change_places_is_no_copy(models: Path) -> None:
-    """Of the same names, types and shapes, in the same file."""
+    """A file is not copied if two tensors in it, alike in type and shape, exchange their names."""
     with working_in(models):
         found = Session(Options()).plan(parse_recipe(PLAIN))
     one, other = (
@@ -165,7 +165,7 @@ def test_every_tensor_of_the_model_has_its_account(models: Path) -> None:
 
 
 def test_a_kept_stage_is_resumed_with_its_files(models: Path) -> None:
-    """The model after it is packed anew: both are planned again as they were."""
+    """Resuming plans both models as before: the stage with its files, the output packed anew."""
     recipe = f"name: first\n{COPY}---\nmerge_method: linear\nmodels:\n" + "".join(
         f"  - {{model: {name}, parameters: {{weight: 1}}}}\n" for name in ("first", "base")
     )

@@ -44,7 +44,7 @@ def test_a_rule_goes_on(layers: str, count: int, expected: str) -> None:
 def mixed(
     name: str, pattern: str, config: Mapping[str, Any] | None = None, also: Sequence[str] = ()
 ) -> Source:
-    """A model in which layers of the kind B have a tensor more."""
+    """Return a model whose layers of the kind B have one more tensor."""
     others = [tensor(EXPERT.format(n), (4, 4)) for n, letter in enumerate(pattern) if letter == "B"]
     others += [tensor(name, (4,)) for name in also]
     return llama(name, len(pattern), others=others, config=config)
@@ -136,7 +136,7 @@ def test_another_models_layers_are_like_one_of_the_references() -> None:
 
 
 def test_the_nearest_kind_is_what_a_layer_is_compared_with() -> None:
-    """Of the reference's kinds that with the fewest other names, then the fewest other shapes."""
+    """The nearest of the reference's kinds has the fewest other names, then fewest other shapes."""
     a = mixed("a", "ABAB")
     names = EXPERT.format(0), "model.layers.0.mlp.up_proj.weight"
     b = llama("b", 4, others=[tensor(names[0], (4, 4)), tensor(names[1], (4, 5))])

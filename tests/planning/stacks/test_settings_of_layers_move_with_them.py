@@ -92,7 +92,7 @@ def test_nothing_is_written_where_the_class_derives_the_same() -> None:
 
 
 def test_a_list_that_is_there_gets_the_length_of_the_output() -> None:
-    """Also where its class would derive the same: it reads no list of another length."""
+    """The list stays if its class derives the same: a class reads no list of another length."""
     for kind in ("gemma2", "gemma4_text"):
         source = model(model_type=kind, layer_types=[SLIDING, FULL] * 2)
         assert stacked(source, (0, 2))["layer_types"] == [SLIDING, FULL]
@@ -342,7 +342,7 @@ def test_other_layers_that_the_same_key_counts_are_refused() -> None:
 
 
 def test_layers_of_different_kinds_that_are_merged_are_named() -> None:
-    """All have the same tensors, and config.json can say one of the kinds."""
+    """Layers of all these kinds have the same tensors, and config.json can name only one kind."""
     a = model(model_type="gemma3_text", sliding_window_pattern=2)
     b = model(name="b", model_type="gemma3_text", sliding_window_pattern=4)
     both = "[{{model: a, layer_range: [0, 4]}}, {{model: b, layer_range: [{}, {}]}}]"

@@ -11,7 +11,7 @@ WHAT = "The layers of a cannot be sliced: tensors outside them have a part for e
 
 
 def merged(*ranges: tuple[int, int], outside: str = "model.layer_scales") -> None:
-    """Plan a model of four layers, of which these are taken."""
+    """Plan a stack of these ranges of a model's four layers."""
     sources = "".join(
         f"  - sources: [{{model: a, layer_range: [{first}, {last}]}}]\n" for first, last in ranges
     )

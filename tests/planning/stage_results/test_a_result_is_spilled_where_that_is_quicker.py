@@ -46,25 +46,25 @@ SUM = document("sum", "linear", "a", "b")
 
 
 def planned(text: str, *shape: int) -> Plan:
-    """The plan of a recipe for models of one tensor."""
+    """Return the plan of a recipe for models of one tensor."""
     found = {"t0": tensor("t0", shape or (SIZE,))}
     return staged(text, *(replace(vectors(name, 1), tensors=found) for name in "abc"))
 
 
 def spilled(plan: Plan) -> list[Spilled]:
-    """The tensors that are spilled, each once."""
+    """Return the tensors that are spilled, each once."""
     found = (node for unit in plan.units for node in spilled_in(unit.expression))
     return [*dict.fromkeys(found)]
 
 
 def names(plan: Plan) -> list[str]:
-    """What is spilled, by the models that it is merged of."""
+    """Return the models of each spilled merge, joined by "+"."""
     merges = ([n for n in s.tensor.nodes() if isinstance(n, Merged)][-1] for s in spilled(plan))
     return sorted("+".join(merged.models) for merged in merges)
 
 
 def most_for_writing(monkeypatch: pytest.MonkeyPatch, plan: Plan, what: str) -> float:
-    """Return the milliseconds for a MiB that is written from which on a result is not spilled."""
+    """Return the milliseconds per MiB written from which on a result is not spilled."""
     monkeypatch.setattr(spilling, "READ_MS", READ)
     low, high = 0.0, 1e4
     for _ in range(40):
@@ -113,7 +113,7 @@ def test_what_takes_time_to_decode_counts(monkeypatch: pytest.MonkeyPatch) -> No
 def test_what_a_spilled_result_is_computed_of_is_read_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """But for what it reads before its first block."""
+    """The operands of a spilled result are read by its scans, and then once for its blocks."""
     inner = document("left", "ties", "a", "sum", more=SELECTING)
     plan = planned(recipe(SUM, inner, document("", "ties", "a", "left", more=SELECTING)))
     monkeypatch.setattr(spilling, "WRITE_MS", 0.0)
@@ -131,7 +131,10 @@ def test_what_a_spilled_result_is_computed_of_is_read_once(
 def test_a_matrix_that_is_read_in_parts_is_computed_for_each(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A method of whole matrices has them in one block. Who needs a whole one reads it whole."""
+    """A method of whole matrices computes its one block again for each part that is read.
+
+    A method that needs the whole matrix reads it at once.
+    """
     rows = 1025
     whole = document("sum", "iso_c", "a", "b")
     parts = planned(recipe(whole, document("", "linear", "sum", "c")), rows, 2048)
@@ -168,7 +171,7 @@ def test_a_matrix_that_is_read_in_parts_is_computed_for_each(
 def test_what_is_read_once_for_all_passes_is_not(
     monkeypatch: pytest.MonkeyPatch, inner: str, shape: tuple[int, ...], worth: bool
 ) -> None:
-    """What fits in a block, or in what is read at once, is there for all that use it."""
+    """All passes share one computation of a result that fits in a block, or in one read."""
     monkeypatch.setattr(spilling, "WRITE_MS", 0.0)
     monkeypatch.setattr(spilling, "READ_MS", 0.01)
     plan = planned(recipe(inner, document("", "ties", "a", "sum", more=SELECTING)), *shape)
@@ -214,7 +217,10 @@ def test_what_no_stage_computes_is_not() -> None:
 
 
 def test_the_result_of_a_kept_stage_is_written_where_it_is_kept_alone() -> None:
-    """Not to a scratch file besides; what it is computed of may be."""
+    """The unit of a kept stage is not spilled itself; its operand is.
+
+    The output reads the stage's result from a scratch file.
+    """
     inner = document("left", "ties", "a", "sum", more=SELECTING)
     plan = planned(recipe(SUM, inner, document("", "linear", "left", "b")))
     made = with_spilled(with_kept(plan, ["left"]), Materialize.ALWAYS)
@@ -248,7 +254,7 @@ def test_each_tensor_of_a_stage_is_decided_by_itself(monkeypatch: pytest.MonkeyP
 
 
 def test_what_a_step_alone_reads_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has read that before the first block."""
+    """A step has read its tensors before the first block, so that they are not spilled."""
     plan = planned(recipe(SUM, document("", "ties", "a", "sum", more=SELECTING)))
     [stage] = plan.stages
     step: Any = SimpleNamespace(tensors=lambda part: (stage.units[0].expression,))

@@ -30,7 +30,7 @@ THREE = (
 
 
 def in_shards(plan: Plan, size: int) -> Plan:
-    """The same plan in several shards."""
+    """Return the plan packed again, in shards of that many bytes."""
     facts = ("name", "dtype", "shape", "block_elements", "expression", "tensors", "dtypes")
     targets = [Target(**{fact: getattr(u, fact) for fact in facts}) for u in plan.units]
     units, shards = pack(targets, size)
@@ -52,7 +52,7 @@ def test_those_that_are_named_or_all() -> None:
 
 
 def check_places(units: Iterable[Unit], shards: Iterable[Shard], whole: Plan) -> None:
-    """Check that each unit, and each shard, is where it says in the plan."""
+    """Check that each unit and each shard has the place in the plan that it names."""
     for unit in units:
         assert whole.units[unit.number] is unit
         shard = whole.shards[unit.shard]
@@ -76,7 +76,7 @@ def check_places(units: Iterable[Unit], shards: Iterable[Shard], whole: Plan) ->
 def test_each_is_there_with_its_units_and_shards(
     plan: Plan, names: list[str], kept: tuple[str, ...]
 ) -> None:
-    """In the order of the recipe, whatever that of the names."""
+    """Kept stages have the order of the recipe, whatever the order of the names."""
     whole = with_kept(plan, names)
     assert whole.kept == kept
     assert whole.units[: len(plan.units)] == plan.units
@@ -143,7 +143,7 @@ def test_what_cannot_be_kept_is_told_at_once(plan: Plan) -> None:
 
 
 def test_beside_an_adapter_whose_ranks_are_not_known_none_is_kept(plan: Plan) -> None:
-    """Its units may have other places when all are committed."""
+    """Units of such an adapter may have other places when all of them are committed."""
     of_known: Any = SimpleNamespace(highest={})
     chosen: Any = SimpleNamespace(highest={"q_proj": 8})
     assert what(replace(plan, adapter=of_known), "one") == []

@@ -56,7 +56,7 @@ def test_those_that_read_the_same_follow_each_other() -> None:
 
 
 def test_those_of_one_selection_are_computed_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not in one block: what is selected is found as it is computed."""
+    """Units of one block are computed apart, because their selection is found with the block."""
     monkeypatch.setattr("resumerge.tensors.target.BLOCK_ELEMENTS", 8)
     found = swept()
     units = [found.units[number] for number in order_of_units(found)]
@@ -78,7 +78,7 @@ def test_where_nothing_is_selected_all_variants_are_computed_together() -> None:
 
 
 def unit_of(text: str, number: int = 0) -> Unit:
-    """A unit of a merge of tensors of several blocks (0) and of one (1)."""
+    """Return a unit of a merge of tensors of several blocks (0) and of one (1)."""
     recipe = parse_recipe(text)
     sources = {
         ref: replace(vectors(ref.name, 1 << 20, 10), ref=ref).numbered("abc".index(ref.name))
@@ -105,7 +105,7 @@ def unit_of(text: str, number: int = 0) -> Unit:
     ],
 )
 def test_what_is_read_once_for_two(one: str, other: str, number: int, *, expected: bool) -> None:
-    """The same tensors, and the same statistics, if there are any.
+    """Two units share their reads if their tensors are the same, and their statistics, if any.
 
     Statistics of a tensor of one block are found as it is computed.
     """
@@ -114,7 +114,7 @@ def test_what_is_read_once_for_two(one: str, other: str, number: int, *, expecte
 
 
 def test_methods_of_the_user_get_inputs_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They may change them."""
+    """A user's method may change its inputs."""
     one, other = unit_of(LINEAR), unit_of(LINEAR.replace("linear", "trimmed_mean"))
     monkeypatch.setattr(unit_order, "is_users", lambda method: method == "trimmed_mean")
     assert have_same_reads(one, one)
@@ -130,7 +130,7 @@ def test_blocks_of_other_sizes_are_not_read_at_once() -> None:
 
 
 def test_what_is_computed_of_results_of_stages_is_not_read_at_once() -> None:
-    """Results are computed while they are read."""
+    """Results of stages are computed while they are read."""
     text = (
         f"name: s\n{LINEAR}---\nmerge_method: linear\nparameters: {{weight: 1}}\n"
         "models: [{model: s}, {model: a}]\n"
@@ -252,7 +252,7 @@ def test_kept_stages_come_after_the_variants() -> None:
 
 
 def test_windows_that_overlap_follow_each_other() -> None:
-    """The first and the last share no checkpoint, but each one with those between."""
+    """The first window and the last share no checkpoint, but each shares one with the next."""
     recipe = parse_recipe("average: {checkpoints: [a, b, c, d, e, f], window: 2}")
     sources = numbered({ref: replace(llama(ref.name), ref=ref) for ref in recipe.source_models})
     plans = [
