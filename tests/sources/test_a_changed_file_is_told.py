@@ -1,5 +1,6 @@
-"""Promise: a weight file that is another one, or has other bytes, than when its header was read is
-told, whether it is open or not."""
+"""Promise: a weight file that was replaced or changed after its header was read is reported, also
+if it is open.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ def read(reader: SourceReader, source: Source) -> bytes:
 
 
 def another_file(path: Path) -> None:
-    """The same bytes and time."""
+    """Replace a file by another one with the same bytes and time."""
     stat, fresh = path.stat(), path.with_suffix(".fresh")
     fresh.write_bytes(path.read_bytes())
     os.utime(fresh, ns=(stat.st_atime_ns, stat.st_mtime_ns))
@@ -52,7 +53,7 @@ def another_file(path: Path) -> None:
 
 
 def other_bytes(path: Path) -> None:
-    """And the time from before."""
+    """Change the last byte of a file, but not its time."""
     stat = path.stat()
     with path.open("r+b") as file:
         file.seek(-1, os.SEEK_END)
@@ -92,7 +93,10 @@ def test_a_changed_file_is_told(
 def test_a_file_is_what_it_was_when_its_header_was_read(
     reader: SourceReader, source: Source
 ) -> None:
-    """Not what it was when it was opened to be read: its tensors may lie elsewhere by then."""
+    """A file is compared with its state when its header was read, not when it was opened.
+
+    Its tensors may have other places by then.
+    """
     other_bytes(source.path(FILE))
     read(reader, source)
     assert reader.changed([KEY]) == [source.path(FILE)]
@@ -101,7 +105,7 @@ def test_a_file_is_what_it_was_when_its_header_was_read(
 def test_another_folder_while_the_file_is_opened(
     reader: SourceReader, source: Source, tmp_path: Path
 ) -> None:
-    """The name leads to the file from before again; what is open, and read, is another one."""
+    """The path is that of the first file again; the open file, which was read, is another one."""
     write(tmp_path / "other", 2.0)
     (tmp_path / "model").rename(tmp_path / "aside")
     (tmp_path / "other").rename(tmp_path / "model")
@@ -114,7 +118,7 @@ def test_another_folder_while_the_file_is_opened(
 def test_another_folder_after_the_file_was_opened(
     reader: SourceReader, source: Source, tmp_path: Path
 ) -> None:
-    """What is open is still the file from before; the model is not."""
+    """The open file is still the first one, but the path is that of another one."""
     read(reader, source)
     write(tmp_path / "other", 2.0)
     (tmp_path / "model").rename(tmp_path / "aside")
@@ -123,7 +127,7 @@ def test_another_folder_after_the_file_was_opened(
 
 
 def test_a_download_is_what_it_was_when_it_was_opened(source: Source) -> None:
-    """It may not have been there when the source was opened."""
+    """A download may not have existed when the source was opened."""
     files = {FILE: replace(source.files[FILE], stamp=None)}
     with closing(SourceReader([replace(source, files=files)])) as reader:
         another_file(source.path(FILE))
@@ -156,7 +160,7 @@ def test_each_of_several_files_is_told_by_itself(tmp_path: Path) -> None:
 
 
 def test_a_stamp_has_all_that_the_filesystem_says_of_a_change(source: Source) -> None:
-    """One of them may be all that differs, where a filesystem does not keep the others."""
+    """One of these facts may be all that differs if a filesystem does not keep the others."""
     stat = source.path(FILE).stat()
     stamp = source.files[FILE].stamp
     assert stamp is not None

@@ -28,7 +28,7 @@ def opened(folder: Path) -> Source:
 
 
 def values(source: Source) -> dict[str, Tensor]:
-    """The tensors that a source names, from the files that it names for them."""
+    """Return the tensors that a source names, from the files that it names for them."""
     found = {}
     for name, stored in source.tensors.items():
         path = source.path(stored.file)
@@ -64,7 +64,7 @@ def sharded(folder: Path, tensors: Mapping[str, Tensor]) -> Path:
 
 
 def old_index(folder: Path) -> None:
-    """An index whose files are gone: save_pretrained left it."""
+    """Write a model, and an index of files that are gone, as save_pretrained leaves it."""
     written(indexed(folder, {"a": SHARDS[0], "b": SHARDS[1]}), {"model.safetensors": ONE})
 
 
@@ -113,7 +113,7 @@ FOLDERS: dict[Callable[[Path], None], tuple[str, str]] = {
 
 
 def loaded_by_transformers(folder: Path) -> dict[str, Tensor]:
-    """The tensors of the files that transformers chooses, as it puts them together."""
+    """Return the tensors of the files that transformers chooses, as it puts them together."""
     from transformers.modeling_utils import _get_resolved_checkpoint_files
 
     config = json.loads((folder / "config.json").read_text())
@@ -330,7 +330,7 @@ def test_folders_of_several_adapters_or_checkpoints_are_named(tmp_path: Path) ->
 
 
 def test_missing_shards_are_counted(tmp_path: Path) -> None:
-    """The first of them are named."""
+    """The message has the names of the first missing shards."""
     save_file(ONE, tmp_path / "model-00002-of-00163.safetensors")
     found = str(refused(tmp_path).found)
     assert found.startswith("no model-00001-of-00163.safetensors, model-00003-of-00163.safetensors")

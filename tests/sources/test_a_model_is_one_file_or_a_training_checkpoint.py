@@ -58,7 +58,7 @@ def test_one_file_makes_one_file(suffix: str, tmp_path: Path) -> None:
 
 
 def test_a_folder_of_a_training_checkpoint(tmp_path: Path) -> None:
-    """Weights in files of any names; the state of the optimizer is not a part of the model."""
+    """Weights may be in files of any names; the optimizer's state is no part of the model."""
     for name, tensors in (("one", TENSORS), ("two", OTHERS)):
         for part, (key, tensor) in enumerate(tensors.items()):
             write(tmp_path / name / f"weights_{part}.pt", {key: tensor})
@@ -88,7 +88,7 @@ def test_plan_verify_and_status_know_it_as_any_other(tmp_path: Path) -> None:
 
 
 def test_a_run_goes_on_as_it_was_planned(tmp_path: Path) -> None:
-    """The option is the run's: the command that resumes it need not repeat it."""
+    """The run keeps its option: the command that resumes it need not repeat it."""
     write(tmp_path / "first.pt", TENSORS)
     write(tmp_path / "second.pt", {"a.weight": OTHERS["a.weight"]})
     text = recipe("first.pt", "second.pt")

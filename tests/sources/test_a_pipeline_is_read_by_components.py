@@ -1,4 +1,4 @@
-"""A pipeline of diffusers: which of its files are weights, which companions, and which neither."""
+"""Promise: each file of a diffusers pipeline is known as a weight, a companion, or neither."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RECIPE = "merge_method: linear\nparameters: {weight: 1}\nmodels: [{model: ONE}, 
 
 
 def pipeline(seed: int) -> dict[str, bytes]:
-    """The files of a pipeline: weights of one file, of two files, and of half precision alone."""
+    """Return the files of a pipeline: weights in one file, in two, and in half precision alone."""
     draw = torch.Generator().manual_seed(seed)
 
     def tensors(*names: str) -> dict[str, Tensor]:
@@ -183,7 +183,7 @@ def test_a_component_without_weights_is_a_problem(tmp_path: Path) -> None:
 
 
 def test_one_component_alone_is_a_model(tmp_path: Path) -> None:
-    """A folder of weights by the names of diffusers, without the pipeline around it."""
+    """A folder of weights with diffusers' names needs no pipeline around it."""
     for name, seed in (("one", 1), ("two", 2)):
         written(tmp_path / name, pipeline(seed))
         (tmp_path / name / "vae/diffusion_pytorch_model.bin").unlink()

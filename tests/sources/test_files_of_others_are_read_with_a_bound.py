@@ -55,12 +55,12 @@ MOST_MEMORY = 300 << 20
 
 
 class Hangs(BaseException):
-    """A call that takes longer than it may; no handler of errors takes it for one."""
+    """The exception for a call that takes too long; handlers of `Exception` do not catch it."""
 
 
 @contextmanager
 def bounded() -> Iterator[None]:
-    """A time and an amount of memory, which Python and its libraries must stay below."""
+    """Yield, and fail if the body takes too much time or memory of Python and its libraries."""
 
     def hangs(signum: int, frame: FrameType | None) -> None:
         raise Hangs
@@ -99,7 +99,7 @@ def many_values(path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model in one shard with an index, and a tokenizer."""
+    """Write a model in one shard with an index, a tokenizer, and an adapter beside it."""
     place = tmp_path_factory.mktemp("models") / "m"
     write_model(place, random_tensors(llama_shapes(LLAMA), seed=0))
     weight_map = dict.fromkeys(llama_shapes(LLAMA), SHARD)
@@ -174,7 +174,7 @@ def test_a_recipe_that_was_edited_into_that_is_left_alone(
 
 @pytest.mark.parametrize("harm", [sparse, pipe])
 def test_the_state_of_others_is_no_trap(tmp_path: Path, harm: Callable[[Path], None]) -> None:
-    """A lock, a ledger and the journals beside it."""
+    """A lock, a ledger and a ledger's journal are read or refused within the bounds."""
     with run_lock(tmp_path, "a"):
         os.truncate(tmp_path / LOCK_FILE, HUGE)
         with bounded():

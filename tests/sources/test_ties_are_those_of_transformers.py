@@ -95,7 +95,7 @@ ONE_LAYER = dict.fromkeys(
 
 
 def described(name: str) -> tuple[dict[str, Any], set[str], set[str]]:
-    """A class's config.json, the names in its files, and those that it ties to them."""
+    """Return a class's config.json, the names in its files, and the names that it ties to them."""
     cls = getattr(tf, name)
     config = cls.config_class()
     for key, value in ONE_LAYER.items():

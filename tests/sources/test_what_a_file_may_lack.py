@@ -19,7 +19,7 @@ PLAIN = {key: value for key, value in LLAMA.items() if key != "tie_word_embeddin
 
 
 def without(folder: Path, name: str, config: Mapping[str, Any]) -> Source:
-    """A model without one of its tensors."""
+    """Write a model without one of its tensors, and return it opened."""
     tensors = random_tensors(llama_shapes(LLAMA), 0)
     del tensors[name]
     write_model(folder, tensors, {**PLAIN, **config})

@@ -49,7 +49,7 @@ CONFIGS = {"llama": LLAMA, "gpt2": GPT2, "moe": MOE}
 
 
 def write_base(folder: Path, kind: str, dtype: str = "float32", **changed: Any) -> Path:
-    """A model of random weights, as transformers saves it."""
+    """Write a model of random weights, as transformers saves it."""
     torch.manual_seed(0)
     config = type(CONFIGS[kind])(**{**CONFIGS[kind].to_dict(), **changed})
     model = CLASSES[kind](config)
@@ -62,7 +62,7 @@ def write_base(folder: Path, kind: str, dtype: str = "float32", **changed: Any) 
 def write_adapter(
     folder: Path, base: Path, kind: str, dtype: str = "auto", seed: int = 1, **options: Any
 ) -> Path:
-    """An adapter for a base, as peft saves it, with its own tensors in a dtype."""
+    """Write an adapter for a base, as peft saves it, with its own tensors in a dtype."""
     torch.manual_seed(seed)
     model = CLASSES[kind].from_pretrained(base, dtype=dtype)
     if rows := options.pop("rows", None):
@@ -79,10 +79,10 @@ def write_adapter(
 def merged_by_peft(
     base: Path, adapter: Path, kind: str, dtype: str | None = None, rows: int | None = None
 ) -> dict[str, Tensor]:
-    """The tensors of a model with its adapter merged in, as peft does it.
+    """Return the tensors of a model into which peft has merged an adapter.
 
     Args:
-        dtype: that peft computes in; by default the base's.
+        dtype: the dtype in which peft computes; by default the base's.
     """
     model = CLASSES[kind].from_pretrained(
         base, **({"dtype": getattr(torch, dtype)} if dtype else {})

@@ -31,7 +31,7 @@ ALL = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_pro
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`base`, the adapters `math`, `code` and `chat` (DoRA), and `…-whole` with each merged in."""
+    """Write `base`, the adapters `math`, `code` and `chat` (DoRA), and each merged (`…-whole`)."""
     folder = tmp_path_factory.mktemp("models")
     base = write_base(folder / "base", "llama")
     write_adapter(folder / "math", base, "llama", seed=1, target_modules=ALL, r=8)
@@ -44,7 +44,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def recipe(method: str, names: list[str], **settings: str) -> str:
-    """A merge of models that gives every required parameter."""
+    """Return a recipe for a method that gives every required parameter."""
     found = METHODS[method]
     per_model = {p.name: 0.5 for p in found.parameters if p.per_model and p.required}
     shared = {p.name: 0.5 for p in found.parameters if not p.per_model and p.required}
@@ -94,7 +94,10 @@ WIDE |= {"num_attention_heads": 10, "num_key_value_heads": 2, "head_dim": 64, "v
 
 
 def write_wide(folder: Path, dora: bool = True, layers: int = 2) -> Path:
-    """A model whose tensors are many blocks long, and an adapter of every module, without peft."""
+    """Write a model with tensors of many blocks, a fine-tune of it, and an adapter of every module.
+
+    The adapter is made without peft.
+    """
     config = {**WIDE, "num_hidden_layers": layers}
     shapes = llama_shapes(config)
     write_model(folder / "base", random_tensors(shapes, 0, "bfloat16"), config)

@@ -37,7 +37,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def write_base(folder: Path, kind: str, packed: bool = False) -> Any:
-    """A tiny mixture as transformers saves it, with packed experts if asked for; its class."""
+    """Write a tiny mixture as transformers saves it, packed or not; return its class."""
     name, options = MODELS[kind]
     config = getattr(transformers, f"{name}Config")(**TINY, **options)
     torch.manual_seed(0)
@@ -49,7 +49,7 @@ def write_base(folder: Path, kind: str, packed: bool = False) -> Any:
 
 
 def write_adapter(folder: Path, model: Any, **options: Any) -> dict[str, Tensor]:
-    """An adapter that peft makes and saves; what peft's merge gives."""
+    """Write an adapter that peft makes, and return the tensors that peft's merge gives."""
     torch.manual_seed(1)
     base = model.from_pretrained(folder / "base")
     settings = LoraConfig(r=RANK, lora_alpha=3, init_lora_weights=False, **options)
@@ -60,7 +60,7 @@ def write_adapter(folder: Path, model: Any, **options: Any) -> dict[str, Tensor]
 
 
 def compare(folder: Path, model: Any, theirs: dict[str, Tensor]) -> None:
-    """The merged model has these weights, and the names and shapes of its base."""
+    """Check that the merged model has these weights, and the names and shapes of its base."""
     out = merge(folder, COPY, folder / "out")
     shapes = {name: tensor.shape for name, tensor in tensors_of(folder / "base").items()}
     assert {name: tensor.shape for name, tensor in tensors_of(out).items()} == shapes
@@ -83,7 +83,7 @@ def test_modules_that_peft_turns_into_parameters(
 
 @pytest.mark.parametrize("kind", MODELS)
 def test_parameters_that_are_named(kind: str, tmp_path: Path) -> None:
-    """Those of gpt-oss are stored as (in, out), and square: no shape says it of ``down_proj``."""
+    """Parameters of gpt-oss are (in, out); the shape of a square ``down_proj`` does not show it."""
     model = write_base(tmp_path, kind)
     names = ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]
     options: dict[str, Any] = {"target_modules": [], "target_parameters": names}
@@ -99,7 +99,7 @@ def test_one_parameter_alone(kind: str, tmp_path: Path) -> None:
 
 
 def write_single_matrices(folder: Path, mixtral: bool) -> dict[str, Tensor]:
-    """An adapter as transformers 4 made it: a pair for each expert's matrices, but for one."""
+    """Write an adapter as transformers 4 made it, with a pair for each expert's matrix but one."""
     generator = torch.Generator().manual_seed(2)
     head = "model.layers.{}.block_sparse_moe" if mixtral else "model.layers.{}.mlp"
     names = ("w1", "w3", "w2") if mixtral else ("gate_proj", "up_proj", "down_proj")
@@ -142,7 +142,7 @@ def test_single_matrices(kind: str, packed: bool, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_matrices_that_an_older_peft_made_the_other_way_round(packed: bool, tmp_path: Path) -> None:
-    """Before it asked whether a parameter is stored as (out, in), it took all for (in, out)."""
+    """Older versions of peft assumed that every parameter is stored as (in, out)."""
     model = write_base(tmp_path, "qwen3_moe", packed)
     right = dict(model.from_pretrained(tmp_path / "base").state_dict())
     generator, tensors = torch.Generator().manual_seed(2), {}

@@ -54,7 +54,7 @@ def assert_same_as_peft(folder: Path, **expected: Any) -> None:
 
 
 def test_matrices_are_taken_as_they_lie(folder: Path) -> None:
-    """Also those of square weights."""
+    """A square weight, whose shape shows no order of its axes, is changed the right way round."""
     assert_same_as_peft(as_mlx_saves_it(folder, target_modules="all-linear"))
 
 
@@ -66,7 +66,7 @@ def test_magnitudes_of_dora(folder: Path) -> None:
 
 @pytest.mark.parametrize("tied", [False, True])
 def test_a_tied_head_changes_with_its_embedding(tied: bool, tmp_path: Path) -> None:
-    """As in MLX, which has one module for both."""
+    """MLX has one module for a tied head and its embedding."""
     write_base(tmp_path / "base", "llama", tie_word_embeddings=tied)
     as_mlx_saves_it(tmp_path, target_modules=["embed_tokens", "v_proj"])
     assert_same_as_peft(tmp_path, tie_word_embeddings=tied)

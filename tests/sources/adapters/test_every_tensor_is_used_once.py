@@ -38,7 +38,7 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The bases, and an adapter of each kind."""
+    """Write the bases, and an adapter of each kind; yield their folder and delete it."""
     folder = tmp_path_factory.mktemp("once")
     for kind in ("llama", "gpt2", "moe"):
         write_base(folder / kind, kind)
@@ -49,7 +49,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def opened(models: Path, name: str, tensors: dict[str, Tensor]) -> Source:
-    """The base with an adapter's config and other tensors."""
+    """Return a base opened with an adapter of these tensors and a kind's config."""
     folder = models / f"changed-{name}"
     folder.mkdir(exist_ok=True)
     (folder / "adapter_config.json").write_text((models / name / "adapter_config.json").read_text())
@@ -59,13 +59,13 @@ def opened(models: Path, name: str, tensors: dict[str, Tensor]) -> Source:
 
 
 def told(source: Source) -> str:
-    """What each tensor is computed from; and what of the adapter is named as not used."""
+    """Return as JSON what each tensor is computed from, without the default name of adapters."""
     trees = {name: tensor.as_json() for name, tensor in source.tensors.items()}
     return json.dumps(trees, sort_keys=True).replace(".default", "")
 
 
 def another_name(chosen: random.Random, key: str, all_keys: list[str]) -> str:
-    """A name made of a tensor's: a word is another, missing, doubled, or one of another name."""
+    """Return a tensor's name with one word changed, missing, doubled, or borrowed from a name."""
     words = key.split(".")
     at = chosen.randrange(len(words))
     how = chosen.choice(["letters", "missing", "doubled", "number", "borrowed"])
@@ -86,7 +86,7 @@ def another_name(chosen: random.Random, key: str, all_keys: list[str]) -> str:
 
 @pytest.mark.parametrize("name", KINDS)
 def test_no_change_of_a_name_goes_unnoticed(name: str, models: Path) -> None:
-    """A tensor is renamed, dropped or doubled; what is not refused is the same model."""
+    """An adapter with a tensor renamed, dropped or doubled is refused, noted, or the same model."""
     chosen = random.Random(name)
     before = load_file(models / name / "adapter_model.safetensors")
     right = told(opened(models, name, before))

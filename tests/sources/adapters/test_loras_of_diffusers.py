@@ -44,7 +44,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def write_lora(models: Path, kind: str, name: str, *, told: bool = True, **options: Any) -> Path:
-    """A LoRA of the large part and of a text encoder, as diffusers saves it.
+    """Write a LoRA of the large part and of a text encoder, as diffusers saves it.
 
     Args:
         told: whether the file's header has the options.
@@ -94,7 +94,7 @@ def assert_fused_alike(models: Path, kind: str, name: str, out: Path) -> None:
 def test_the_output_is_what_diffusers_fuses(
     kind: str, options: str, told: bool, models: Path, tmp_path: Path
 ) -> None:
-    """What the header does not tell, diffusers takes for alphas that are the ranks."""
+    """The ranks are the alphas in diffusers if the header does not name them."""
     name = f"{kind} {options} {told}".replace(" ", "_")
     write_lora(models, kind, name, told=told, **OPTIONS[options])
     assert_fused_alike(models, kind, name, tmp_path / "out")

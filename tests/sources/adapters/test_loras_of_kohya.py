@@ -29,7 +29,7 @@ def flat(name: str) -> str:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A bare model, `unet.safetensors`, and the file of a LoRA of all its weights."""
+    """Write a bare model, `unet.safetensors`, and the file of a LoRA of all its weights."""
     generator = torch.Generator().manual_seed(0)
     model = {name: torch.randn(shape, generator=generator) for name, shape in SHAPES.items()}
     save_file(model, tmp_path / "unet.safetensors")
@@ -55,7 +55,7 @@ def expected(folder: Path, scale: float) -> dict[str, Tensor]:
 
 @pytest.mark.parametrize("alphas", [True, False])
 def test_each_pair_is_applied_with_its_alpha(alphas: bool, folder: Path) -> None:
-    """Without one it is the rank."""
+    """The alpha of a pair that has none is the rank."""
     pairs = load_file(folder / "style.safetensors")
     kept = {name: pair for name, pair in pairs.items() if alphas or not name.endswith("alpha")}
     save_file(kept, folder / "style.safetensors")
@@ -68,7 +68,7 @@ def test_each_pair_is_applied_with_its_alpha(alphas: bool, folder: Path) -> None
 
 
 def test_a_model_that_is_no_diffusion_model_is_refused(folder: Path) -> None:
-    """Though a tensor of it has a name that would do."""
+    """A tensor with a name that the LoRA changes does not make a model a diffusion model."""
     save_file({"to_q.weight": torch.ones(8, 8)}, folder / "unet.safetensors")
     pairs = load_file(folder / "style.safetensors")
     of_q = {name: pair for name, pair in pairs.items() if "mid_block" in name}

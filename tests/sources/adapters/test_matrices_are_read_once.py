@@ -29,7 +29,7 @@ ROWS, COLUMNS, RANK = 6, 5, 2
 
 @pytest.fixture
 def sources(tmp_path: Path) -> list[Source]:
-    """One model with each of two adapters of all its tensors."""
+    """Return one model opened with each of two adapters of all its tensors."""
     ones = {f"{name}.weight": torch.zeros(ROWS, COLUMNS) for name in NAMES}
     write_model(tmp_path / "base", ones, {})
     for number, adapter in enumerate(("one", "two"), 1):
@@ -46,7 +46,7 @@ def sources(tmp_path: Path) -> list[Source]:
 
 
 class Reads:
-    """Reads adapted tensors, and counts how often each matrix is read."""
+    """A reader of adapted tensors that counts how often each matrix is read."""
 
     def __init__(self, sources: list[Source]) -> None:
         self.matrices: Counter[str] = Counter()
@@ -58,7 +58,7 @@ class Reads:
         )
 
     def descriptor(self, tensor: InFile) -> int:
-        """Asked for with each read."""
+        """Return a file's descriptor, and count a read of an adapter's A."""
         if "lora_A" in tensor.name:
             self.matrices[tensor.name.removesuffix(".lora_A.weight")] += 1
         return self._reader.descriptor(tensor)
@@ -67,7 +67,7 @@ class Reads:
         self._reader.fill(tensor, offset, buffer)
 
     def read(self, name: str, source: int = 0, start: int = 0, stop: int = ROWS * COLUMNS) -> float:
-        """The value of the elements ``start:stop`` of a tensor, which all have the same one."""
+        """Return the value that all elements ``start:stop`` of a tensor have."""
         tensor = self._sources[source].tensors[f"{name}.weight"]
         assert isinstance(tensor, Adapted)
         found = np.frombuffer(read(self._evaluation, tensor, start, stop), np.float32)

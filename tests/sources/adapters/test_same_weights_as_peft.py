@@ -76,7 +76,7 @@ def test_float32(feature: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("said", [False, True])
 def test_a_square_weight_is_taken_as_its_module_stores_it(said: bool, tmp_path: Path) -> None:
-    """The config says one thing of all modules: peft asks each of them."""
+    """The config has one setting for all modules, but peft looks at each module."""
     base = write_base(tmp_path / "base", "gpt2")
     adapter = write_adapter(tmp_path / "adapter", base, "gpt2", target_modules=["attn.c_proj"])
     theirs = merged_by_peft(base, adapter, "gpt2")
@@ -90,7 +90,7 @@ def test_a_square_weight_is_taken_as_its_module_stores_it(said: bool, tmp_path: 
 def test_an_embedding_with_as_many_tokens_as_columns(
     options: dict[str, Any], tmp_path: Path
 ) -> None:
-    """Its matrices would fit either way round."""
+    """The shapes of the matrices of such an embedding would fit either way round."""
     base = write_base(tmp_path / "base", "llama", vocab_size=16)
     write_adapter(tmp_path / "adapter", base, "llama", target_modules=["embed_tokens"], **options)
     ours = tensors_of(merge(tmp_path, COPY, tmp_path / "out"))
@@ -128,7 +128,7 @@ def test_in_float32_nothing_is_rounded_to_the_type_of_the_base(
 
 @pytest.mark.parametrize("feature", IN_FLOAT32)
 def test_a_merge_of_adapted_models_is_rounded_once(feature: str, tmp_path: Path) -> None:
-    """What a merge makes much of shows what was lost before it."""
+    """A merge with a large factor shows every bit that was lost before it."""
     kind, options = FEATURES[feature]
     base = write_base(tmp_path / "base", kind, "bfloat16")
     write_adapter(tmp_path / "adapter", base, kind, "float32", **options)

@@ -86,7 +86,7 @@ KINDS = ("embedding", "head", "both", "save embedding", "save head", "save both"
 
 
 def options(kind: str, inside: str, embedding: str, head: str) -> dict[str, Any]:
-    """Options of an adapter that changes embedding or head, or saves them whole."""
+    """Return the options of an adapter that changes embedding or head, or saves them whole."""
     if kind == "inside":
         return {"target_modules": [inside]}
     changed = {"embedding": [embedding], "head": [head], "both": [embedding, head]}

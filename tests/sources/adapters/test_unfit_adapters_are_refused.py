@@ -35,7 +35,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def adapted(folder: Path, tensors: dict[str, torch.Tensor] | None = None, **config: Any) -> Source:
-    """The tiny model with an adapter of these tensors and settings."""
+    """Return the tiny model opened with an adapter of these tensors and settings."""
     adapter = folder / "adapter"
     adapter.mkdir(exist_ok=True)
     (adapter / "adapter_config.json").write_text(json.dumps({**PLAIN, **config}))
@@ -81,7 +81,7 @@ def test_a_plus_has_a_model_before_it_and_an_adapter_after_it(text: str, what: s
 
 @pytest.mark.parametrize("bias", ["lm_head.bias", "final_logits_bias", "output.proj.bias"])
 def test_more_tokens_than_a_bias_has_numbers(bias: str, folder: Path) -> None:
-    """The head's weight is not there where it is tied."""
+    """An adapter with more tokens does not fit a model whose bias has a number for each token."""
     tensors = random_tensors({**llama_shapes(LLAMA), bias: (LLAMA["vocab_size"],)}, 0)
     write_model(folder / "base", tensors)
     names = ["model.embed_tokens.weight", "lm_head.weight"]

@@ -17,7 +17,7 @@ TENSORS = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.ones(4)}
 
 
 def archive(data: bytes, files: dict[str, bytes] | None = None, compress: int = 0) -> bytes:
-    """A checkpoint with this pickle, and storages by name."""
+    """Return a checkpoint with this pickle, and storages by name."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", compress) as made:
         made.writestr("archive/data.pkl", data)
@@ -27,14 +27,14 @@ def archive(data: bytes, files: dict[str, bytes] | None = None, compress: int = 
 
 
 def saved(value: Any, zipped: bool = True) -> bytes:
-    """What torch.save writes."""
+    """Return the bytes that torch.save writes."""
     out = io.BytesIO()
     torch.save(value, out, _use_new_zipfile_serialization=zipped)
     return out.getvalue()
 
 
 class Calls:
-    """Pickled, it is a call."""
+    """An object whose pickle is a call of a function."""
 
     def __init__(self, function: Any, *arguments: Any) -> None:
         self._call = (function, arguments)
@@ -66,7 +66,7 @@ def tensor(
     key: str = "0",
     name: bytes = text("a"),
 ) -> bytes:
-    """The pickle of a dictionary of one tensor; by default a valid one, of two float32."""
+    """Return the pickle of a dictionary of one tensor; by default a valid one, of two float32."""
     storage = b"(" + text("storage") + b"c" + kind.encode() + b"\n"
     storage += text(key) + text("cpu") + size + b"tQ"
     arguments = b"(" + storage + offset + shape + strides + b"\x89" + b"}" + b"t"
@@ -74,14 +74,14 @@ def tensor(
 
 
 def legacy(protocol: bytes = b"M\xe9\x03", keys: bytes = b"]", little_endian: bool = True) -> bytes:
-    """A checkpoint of the older format without a tensor; by default a valid one."""
+    """Return a checkpoint of the older format without a tensor; by default a valid one."""
     machine = pickled({"little_endian": little_endian})
     values = (b"\x80\x02" + protocol + b".", machine, b"\x80\x02}.", b"\x80\x02" + keys + b".")
     return LEGACY_MAGIC + b"".join(values)
 
 
 def two_pickles() -> bytes:
-    """Two checkpoints in one archive."""
+    """Return an archive with two checkpoints."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as made:
         made.writestr("one/data.pkl", tensor())
@@ -90,7 +90,7 @@ def two_pickles() -> bytes:
 
 
 def with_an_encrypted_storage() -> bytes:
-    """By the flag in the archive's directory, where the pickle comes first."""
+    """Return a checkpoint whose last file, a storage, is flagged as encrypted in the directory."""
     made = bytearray(VALID)
     made[made.rindex(b"PK\x01\x02") + 8] |= 1
     return bytes(made)

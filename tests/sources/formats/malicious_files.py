@@ -7,13 +7,13 @@ from typing import Any
 
 
 def file_of(header: bytes | dict[str, Any], data: bytes = b"") -> bytes:
-    """A file with a header, as JSON or as bytes, and the length of it before."""
+    """Return a file with a header, as JSON or as bytes, after the header's length."""
     raw = header if isinstance(header, bytes) else json.dumps(header).encode()
     return len(raw).to_bytes(8, "little") + raw + data
 
 
 def tensor(dtype: Any = "F32", shape: Any = (2,), offsets: Any = (0, 8)) -> dict[str, Any]:
-    """One entry of a header: by default a valid one, of two float32."""
+    """Return one entry of a header; by default a valid one, of two float32."""
     return {"dtype": dtype, "shape": shape, "data_offsets": offsets}
 
 

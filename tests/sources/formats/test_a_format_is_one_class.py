@@ -54,7 +54,7 @@ def raw() -> Iterator[None]:
 
 
 def files(seed: int) -> tuple[dict[str, torch.Tensor], dict[str, bytes]]:
-    """A model's tensors, and the files that it is saved as: a raw file for each tensor."""
+    """Return a model's tensors, and its files: a raw file for each tensor, config and index."""
     generator = torch.Generator().manual_seed(seed)
     tensors = {name: torch.randn(48, 32, generator=generator) for name in NAMES}
     found = {"config.json": json.dumps(CONFIG).encode()}
@@ -82,7 +82,7 @@ def test_a_local_model_is_merged(tmp_path: Path) -> None:
 
 
 def test_a_model_on_the_hub_is_merged(tmp_path: Path, hub: Hub) -> None:
-    """Its headers come by range requests, once; its files while others are merged."""
+    """The headers of a model on the Hub are read without a download of its files."""
     (one, saved), (two, others) = files(1), files(2)
     hub.commit("org/one", saved)
     written(tmp_path / "two", others)

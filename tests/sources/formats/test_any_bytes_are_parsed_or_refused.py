@@ -66,7 +66,7 @@ def test_json_that_is_nearly_a_header(header: dict[str, Any], data: int) -> None
 
 
 def numbers() -> Iterator[Any]:
-    """Values to stand where a header of two tensors has a number."""
+    """Yield values to put in place of a number in a header of two tensors."""
     yield from (-1, 0, 1, 4, 8, 12, 16, 2**40, 2**63, 2**64, 1.0, None, "8", [8])
 
 

@@ -41,7 +41,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_what_four_processes_saved_is_the_whole_model(
     written: Path, tmp_path: Path, name: str
 ) -> None:
-    """With FSDP2, rows in each process; with tensor parallelism, columns too."""
+    """FSDP2 divides rows among processes; with tensor parallelism columns are divided too."""
     recipe = f"merge_method: passthrough\nmodels: [{{model: {name}}}]"
     found = load_file(merge(written, recipe, tmp_path / "out") / "model.safetensors")
     whole = torch.load(written / "whole.pt")
@@ -266,7 +266,7 @@ def test_truncated_metadata(folder: Path) -> None:
 
 
 def test_any_damage_is_refused_or_harmless(folder: Path) -> None:
-    """Whatever bytes are changed, the error is one that a person can read."""
+    """The only error that changed bytes cause is one that says where the problem is."""
     generator = random.Random(5)
     for name in (".metadata", "__0_0.distcp"):
         raw = (folder / name).read_bytes()

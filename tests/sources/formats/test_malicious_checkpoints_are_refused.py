@@ -63,7 +63,7 @@ def test_what_lies(name: str, tmp_path: Path) -> None:
 
 
 def test_a_pickle_that_would_fill_the_memory(tmp_path: Path) -> None:
-    """Of 8 GB of zeros, none of them on the disk."""
+    """A pickle of 300 MB, a hole in a sparse file, is refused by its size."""
     path = tmp_path / "pytorch_model.bin"
     with zipfile.ZipFile(path, "w") as made:
         made.writestr("archive/data.pkl", b"")
@@ -129,7 +129,7 @@ WHOLE = {zipped: saved(TENSORS, zipped) for zipped in (True, False)}
 @settings(max_examples=300)
 @given(st.booleans(), st.data())
 def test_any_byte_changed(zipped: bool, data: st.DataObject) -> None:
-    """It is refused, or every tensor lies within the file."""
+    """A checkpoint with changed bytes is refused, or every tensor lies within the file."""
     content = bytearray(WHOLE[zipped])
     for _ in range(data.draw(st.integers(1, 3))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
@@ -148,7 +148,7 @@ def test_any_truncation(zipped: bool, data: st.DataObject) -> None:
 
 
 def test_nothing_is_looked_up_that_a_pickle_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Even of what it may name: there is no import in reading one."""
+    """Reading a pickle imports no module, not even of the names that it may use."""
     import builtins
 
     def forbidden(name: str, *rest: object) -> None:
@@ -165,7 +165,7 @@ def test_nothing_is_looked_up_that_a_pickle_names(monkeypatch: pytest.MonkeyPatc
 
 
 def test_what_torch_refuses_is_refused_too(tmp_path: Path) -> None:
-    """Nothing here is more trusting than torch.load with weights_only."""
+    """The checkpoints that would run something are refused by torch.load with weights_only, too."""
     for name, (content, _) in RUNNING.items():
         if name in ("tuple_as_key", "state_of_a_tensor", "newobj"):
             continue  # torch reads these, which are harmless to it

@@ -127,7 +127,7 @@ def refused(folder: Path, file: str) -> None:
 
 @pytest.mark.parametrize("names", ["ab", "ba"])
 def test_an_empty_tensor_begins_where_the_next_one_does(tmp_path: Path, names: str) -> None:
-    """In whatever order the header has them."""
+    """The order of tensors in the header does not matter."""
     entries = {"a": tensor(), "b": tensor(shape=[0], offsets=(0, 0))}
     path = tmp_path / "model.safetensors"
     path.write_bytes(file_of({name: entries[name] for name in names}, DATA))

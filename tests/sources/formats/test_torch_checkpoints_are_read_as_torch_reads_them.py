@@ -56,7 +56,7 @@ def saved(folder: Path, tensors: dict[str, Tensor], **options: object) -> Source
 
 
 def compare(source: Source, tensors: dict[str, Tensor]) -> None:
-    """Whole tensors and some ranges of each are the bytes that torch has."""
+    """Check that each tensor, whole and in some ranges, has the bytes that torch has."""
     chosen = random.Random(0)
     reader = SourceReader([source])
     assert source.tensors.keys() == tensors.keys()
@@ -160,7 +160,7 @@ def test_planning_imports_no_torch(tmp_path: Path) -> None:
 
 
 def test_memory_stays_bounded(tmp_path: Path) -> None:
-    """A tensor of 400 MB is merged in far less than it takes."""
+    """A tensor of 400 MB is merged with less than 60 MB of memory."""
     saved(tmp_path / "small", {"a": torch.ones(1000), "b": torch.ones(20, 25).t()})
     saved(tmp_path / "large", {"a": torch.ones(100_000_000), "b": torch.ones(2000, 2500).t()})
     recipe = "merge_method: linear\nmodels: [{model: ./X, parameters: {weight: 1}}]\n"

@@ -37,7 +37,7 @@ def value(found: Any) -> bytes:
 
 
 class Made:
-    """The parts of a small file of no layers' worth, to be changed before it is written."""
+    """The parts of a small file with few tensors, which are changed before it is written."""
 
     def __init__(self) -> None:
         self.magic, self.version = b"GGUF", 3
@@ -177,7 +177,7 @@ def test_what_cannot_be_right_is_refused(what: str, tmp_path: Path) -> None:
 
 
 def test_any_other_bytes_are_read_or_refused(tmp_path: Path) -> None:
-    """No exception but one for the user, also where a length or a type is another."""
+    """Changed bytes, also of lengths and types, cause no exception but `InputError`."""
     sound, path = Made().written(), tmp_path / "model.gguf"
     header = len(sound) - len(Made().data)
     draw, refused = Random(1), 0

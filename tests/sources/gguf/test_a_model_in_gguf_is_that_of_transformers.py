@@ -51,7 +51,7 @@ def test_it_is_what_transformers_loads(name: str, tmp_path: Path) -> None:
 
 
 def packed(tensors: Arrays) -> Arrays:
-    """Tensors with the matrices of experts packed, as transformers has them in memory."""
+    """Return tensors with the matrices of experts packed, as transformers has them in memory."""
     found = {name: values for name, values in tensors.items() if ".experts." not in name}
     for name in tensors:
         if ".experts.0.gate_proj" in name:

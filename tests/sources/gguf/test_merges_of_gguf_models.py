@@ -32,7 +32,7 @@ def recipe(method: str, suffix: str) -> str:
 
 @pytest.fixture(scope="module", params=["llama", "gemma2", "qwen2moe", "mixtral"])
 def models(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A base and two fine-tunes in GGUF, and what they are dequantised to."""
+    """Write a base and two fine-tunes in GGUF, and the models that they are dequantised to."""
     folder, made = tmp_path_factory.mktemp("models"), FAMILIES[request.param]
     base = made.tensors(0)
     for seed, (name, scheme) in enumerate(SCHEMES.items()):

@@ -36,7 +36,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def written(checkpoint: Path, kind: str, place: Path) -> Path:
-    """A model with a tokenizer, and the GGUF file that it is written as; its tokenizer.json."""
+    """Write a model with a tokenizer as a GGUF file; return the model's tokenizer.json."""
     shutil.copytree(checkpoint, place / "model")
     KINDS[kind](place / "model")
     recipe = RECIPE.replace("model.gguf", "model")

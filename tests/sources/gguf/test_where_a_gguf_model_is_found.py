@@ -23,7 +23,7 @@ def opened(path: Path) -> Source:
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file, and the same model in three files."""
+    """Write a model as one GGUF file, and the same model as three."""
     folder = tmp_path_factory.mktemp("files")
     write_gguf(folder / "one.gguf", LLAMA, LLAMA.tensors(1), "Q8_0")
     write_gguf(folder / "some.gguf", LLAMA, LLAMA.tensors(1), "Q8_0", shards=3)
