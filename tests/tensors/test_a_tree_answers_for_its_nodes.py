@@ -83,7 +83,7 @@ def test_only_what_is_another_is_made_again() -> None:
 
 
 def test_a_tensor_of_another_source_or_place_is_another() -> None:
-    """Others are equal only to themselves: values are held for them."""
+    """Tensors that values are held for are equal only to themselves."""
     for other in ({"source": 1}, {"file": "g"}, {"offset": 0}, {"strides": (1, 4)}):
         assert replace(A, **other) != A
     assert stored("a") == A and Rounded.of(stored("a"), "BF16") == Rounded.of(A, "BF16")
@@ -169,7 +169,7 @@ def adapted(dtype: str) -> Adapted:
 def test_an_operand_is_rounded_once_to_the_recipes_type(
     operand: Tensor, dtype: str | None, types: tuple[str, ...]
 ) -> None:
-    """And is hashed as it was before, unless its model has that type."""
+    """The hashes are those of the operand before it is rounded, unless its model has that type."""
     found = rounded_input(operand, dtype)
     assert (
         found.dtype,
@@ -205,7 +205,7 @@ def test_of_the_same_type_it_is_the_tensor_itself() -> None:
 
 
 class Numbered:
-    """A step whose pieces write down in which order they are done."""
+    """A step whose pieces record the order in which they are done."""
 
     nbytes, pieces, key = 100, 3, "numbered"
     libraries: Mapping[str, str] = {}
@@ -271,7 +271,7 @@ def test_reads_of_a_step_are_those_of_all_its_tensors() -> None:
 
 @pytest.mark.parametrize("strides", [None, (12, 3, 1)])
 def test_a_part_of_what_is_computed_or_strided_is_a_slice(strides: Any) -> None:
-    """Of what lies in a file one after the other it is a place in that file."""
+    """A part of a tensor whose elements are contiguous in a file is a place in that file."""
     whole = stored("w", "BF16", (3, 4, 3), strides=strides)
     part = part_of(whole, "p", (4, 3), 2)
     assert (part.name, part.dtype, part.shape) == ("p", "BF16", (4, 3))

@@ -62,7 +62,7 @@ def assert_part(found: bytes, whole: np.ndarray, start: int, stop: int) -> None:
 
 @st.composite
 def quantised(draw: st.DrawFn) -> tuple[dict[str, np.ndarray], Dequantised, np.ndarray]:
-    """Codes with scales and zero points, or without; and the numbers that they are."""
+    """Draw codes with scales and zero points, or without, and the numbers that they stand for."""
     matrices, rows, columns = (draw(st.integers(1, most)) for most in (2, 5, 7))
     block = draw(st.integers(1, rows)), draw(st.integers(1, columns))
     grid = -(-rows // block[0]), -(-columns // block[1])
@@ -170,7 +170,7 @@ def test_of_weights_that_an_adapter_changes(
     chunk: int,
     data: st.DataObject,
 ) -> None:
-    """LoRA (arXiv 2106.09685) and DoRA (arXiv 2402.09353), of weights in both orders."""
+    """The changes are LoRA (arXiv 2106.09685) and DoRA (arXiv 2402.09353), in both axis orders."""
     outputs, inputs, rank = sizes
     random = np.random.default_rng(outputs)
     weight = random.standard_normal((outputs, inputs))

@@ -70,7 +70,7 @@ SMALL = {
 def test_any_range_is_that_part_of_what_it_is_defined_as(
     make: Callable[[], Example], small: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However little is computed at once."""
+    """The numbers do not depend on how many elements are computed at once."""
     for (module, name), size in SMALL.items():
         monkeypatch.setattr(module, name, size if small else getattr(module, name))
     example = make()
@@ -108,8 +108,10 @@ def test_what_is_read_of_files_is_what_is_told_and_no_more(make: Callable[[], Ex
 
 @of_every_kind
 def test_what_has_passed_is_read_by_no_later_element(make: Callable[[], Example]) -> None:
-    """And with the last element all has passed that was read. What is held from one of them to the
-    next has not: it may be dropped. Of norms it has, since they are computed before all elements.
+    """All elements that were read have passed with the last element.
+
+    Elements that a held value was computed from do not pass earlier, because the value may be
+    dropped. Those of norms do, because all norms are computed before the first element.
     """
     tensor = make().tensor
     held = set() if isinstance(tensor, Adapted) else told(tensor.reads_once())
@@ -130,7 +132,7 @@ def test_the_ledger_describes_what_decides_its_bytes(make: Callable[[], Example]
 
 @of_every_kind
 def test_the_same_is_computed_of_other_tensors(make: Callable[[], Example]) -> None:
-    """Each child takes the place of the one that it replaces."""
+    """Each new child takes the place of the one that it replaces."""
     example = make()
     tensor = example.tensor
 
@@ -150,7 +152,7 @@ def test_the_same_is_computed_of_other_tensors(make: Callable[[], Example]) -> N
 
 
 class Recorded(HeldValues):
-    """A cache that holds all values, and records what it was asked for: bytes by key."""
+    """A cache that holds all values, and records the size of each by its key."""
 
     def __init__(self) -> None:
         super().__init__(LARGE)
@@ -222,7 +224,7 @@ def test_one_number_is_dequantised_too() -> None:
 
 
 def twice(kind: str) -> tuple[Tensor, np.ndarray]:
-    """A tensor of a tensor of its own kind, over 12 rows of 2 numbers; and its numbers."""
+    """Return a tensor over another of its own kind, of 12 rows of 2 numbers, and its numbers."""
     values = np.arange(24, dtype=np.float32).reshape(12, 2)
     leaf = Stored("w", "F32", (12, 2), "f", OFFSET)
     order = {"halved": [0, 2, 1, 3], "interleaved": [0, 2, 1, 3]}
@@ -267,7 +269,7 @@ def twice(kind: str) -> tuple[Tensor, np.ndarray]:
      "merged", "dequantised"],
 )  # fmt: skip
 def test_what_is_within_a_tensor_of_its_own_kind_uses_other_buffers(kind: str) -> None:
-    """In any range: one that cuts rows and groups takes buffers too."""
+    """Numbers are right in any range, also in one that cuts rows and groups and needs buffers."""
     tensor, expected = twice(kind)
     leaf_values = np.arange(24, dtype=np.float32)
     with_, _ = Example(tensor, {"w": leaf_values}, expected, {}).means(LARGE)
@@ -291,7 +293,7 @@ def test_what_is_within_a_tensor_of_its_own_kind_uses_other_buffers(kind: str) -
 def test_what_is_whole_is_computed_into_what_is_read(
     name: str, taken: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And a little at once: there is no buffer for parts of blocks, rows and groups."""
+    """Few elements are computed at once, without a buffer for parts of blocks, rows and groups."""
     for (module, constant), size in SMALL.items():
         monkeypatch.setattr(module, constant, size)
     example = EXAMPLES[name]()

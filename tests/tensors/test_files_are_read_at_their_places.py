@@ -29,7 +29,7 @@ def stored(name: str, dtype: str = "F32", shape: tuple[int, ...] = (4, 3), **mor
 
 
 class OnDisk:
-    """A file on this disk, which says when it is asked to fill a buffer."""
+    """A file on this disk that records each request to fill a buffer."""
 
     def __init__(self, path: Path) -> None:
         self.fd, self.filled = os.open(path, os.O_RDONLY), list[tuple[int, int]]()
@@ -42,7 +42,7 @@ class OnDisk:
 
 
 def test_a_file_on_this_disk_is_read_from_the_tensors_place(tmp_path: Path) -> None:
-    """What it does not have is asked for: the error says what is wrong."""
+    """Bytes that the file lacks are requested from `fill`, whose error says what is wrong."""
     values = np.arange(20, dtype=np.uint16)
     (tmp_path / "f").write_bytes(bytes(64) + values.tobytes())
     files, tensor = OnDisk(tmp_path / "f"), Stored("w", "BF16", (4, 5), "f", 64)
@@ -84,7 +84,7 @@ def test_spilled_tensors_are_named_once_and_the_inner_ones_first() -> None:
 def test_a_scratch_file_is_read_until_all_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However few bytes the system gives at once."""
+    """The system may return few bytes for each call."""
     real = os.preadv
     monkeypatch.setattr(os, "preadv", lambda fd, views, at: real(fd, [views[0][:3]], at))
     (tmp_path / "f").write_bytes(bytes(range(50)))

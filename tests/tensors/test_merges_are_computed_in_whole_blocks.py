@@ -48,7 +48,7 @@ A, B, C = (stored(name) for name in "abc")
 
 
 def test_a_merge_tells_its_method_about_the_tensor() -> None:
-    """Its numbers are as wide as the widest operand is before it is rounded."""
+    """The numbers of a merge are as wide as the widest operand is before it is rounded."""
     wide = Rounded.of(stored("w", "F64"), "BF16", as_input=True)
     tensor = merged(A, wide, method="ties", base=1, seed=7, params={"lambda": 2.0})
     context = tensor.context
@@ -104,7 +104,7 @@ def test_inputs_are_read_for_two_merges_at_once_if_they_are_the_same(
 
 
 def test_inputs_are_those_of_the_model_when_they_are_hashed_and_rounded_after() -> None:
-    """Whatever the number of an operand, of those that are asked for."""
+    """Only the requested operands are hashed, whatever their numbers are."""
     values = {name: np.arange(12, dtype=np.float32) + 2.0**-12 for name in "ab"}
     tensor = merged(Rounded.of(A, "BF16", as_input=True), Rounded.of(B, "BF16", as_input=True), A)
     hashes = {1: bytearray(), 2: bytearray()}
@@ -121,7 +121,7 @@ def test_inputs_are_those_of_the_model_when_they_are_hashed_and_rounded_after() 
 
 
 class OnDisk:
-    """Files on this disk; what is not there is filled with zeros."""
+    """Files on this disk; a tensor without a file is filled with zeros."""
 
     def __init__(self, folder: Path, arrays: dict[str, np.ndarray]) -> None:
         self.fds, self.filled = dict[str, int](), list[str]()
@@ -154,7 +154,7 @@ class OnDisk:
 def test_files_on_this_disk_are_read_and_hashed_by_one_call(
     operands: tuple[Tensor, ...], filled: list[str], hashed: tuple[int, ...], tmp_path: Path
 ) -> None:
-    """If one is not there, or is too short, or has strides, each is read by itself."""
+    """Files are read one by one if one of them is missing or too short, or a tensor has strides."""
     values = {"a": np.arange(12, dtype=np.float32), "b": 100 + np.arange(12, dtype=np.float32)}
     halves = bfloat16(values["b"])
     short = np.arange(9, dtype=np.float32)
@@ -193,7 +193,7 @@ def test_samples_are_the_first_elements_of_each_block() -> None:
 
 
 class Copies:
-    """A method that copies its first input, and says which runs it was given."""
+    """A method that copies its first input, and records its runs."""
 
     def __init__(self) -> None:
         self.runs: list[tuple[int, int]] = []
@@ -220,7 +220,7 @@ class Copies:
 def test_runs_of_whole_blocks_are_computed_whatever_is_read(
     start: int, stop: int, runs: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two blocks of 5 elements at once here."""
+    """Two blocks of 5 elements are computed at once here."""
     monkeypatch.setattr("resumerge.tensors.merged.BLOCK_RUN_BYTES", 2 * 5 * 4)
     values, method = np.arange(12, dtype=np.float32), Copies()
     tensor = merged(A, B)
@@ -249,7 +249,7 @@ class OfTorch(Method):
 def test_a_method_that_is_no_kernel_takes_torch_and_its_blocks_in_float32(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Beside the run as it is read."""
+    """The float32 blocks need memory in addition to the run as it is read."""
     monkeypatch.setitem(METHODS._methods, "of_torch", OfTorch())
     narrow = stored("n", "BF16")
     tensor, of_kernels = (merged(A, narrow, method=name) for name in ("of_torch", "linear"))

@@ -63,7 +63,7 @@ def rows_of(origins: list[int], firsts: list[int], named: int = 0, members: Any 
 def test_one_tensor_is_unchanged_only_if_all_its_rows_are_in_order(
     rows: Rows, identity: bool
 ) -> None:
-    """Of tensor 1, which has three rows."""
+    """The tensor has the number 1 and three rows."""
     assert bool(rows.is_identity(1, 3)) is identity
 
 
@@ -115,7 +115,7 @@ def test_the_vocabulary_is_the_first_axis_that_is_not_one() -> None:
 
 
 def test_averages_and_means_are_summed_in_float64_and_rounded_once() -> None:
-    """In pieces of some rows: their size is a part of the format."""
+    """The sums are made in pieces of some rows, whose size is a part of the format."""
     values = np.array([[2.0**24, 1], [1, 2], [1, 3], [0, 4]], np.float32)
     table = leaf("t", values)
     members = (np.array([0, 3]), np.zeros(3, np.int64), np.array([0, 1, 2]))
@@ -140,7 +140,7 @@ def test_tables_of_one_type_are_rounded_to_the_types_of_the_recipe_each() -> Non
 
 
 def test_rows_are_as_long_as_what_an_embedding_has_for_each_token() -> None:
-    """Also where it is no matrix, and where a shape begins with 1."""
+    """An embedding need not be a matrix, and its shape may begin with 1."""
     for shape in ((4, 6), (1, 4, 6), (4, 2, 3)):
         table = leaf("t", np.zeros(shape, np.float32))
         assert Gathered.of("e", (4, 6), (table,), rows_of([0], [0])).width == 6

@@ -19,7 +19,7 @@ OFFSET = 6
 
 @st.composite
 def layouts(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """A shape, and strides: those of a permuted tensor, wider by gaps, or of a repeated one."""
+    """Draw a shape, and the strides of a permuted tensor, wider by gaps, or of a repeated one."""
     shape = tuple(draw(st.lists(st.integers(1, 4), max_size=4)))
     order = draw(st.permutations(range(len(shape))))
     strides, step = [0] * len(shape), draw(st.integers(1, 3))
@@ -65,7 +65,7 @@ class Numbers:
 
 @pytest.mark.parametrize("strides", [None, (1, 12, 3)])
 def test_a_part_has_the_elements_of_the_whole(strides: tuple[int, ...] | None) -> None:
-    """Like an expert's matrix, wherever its elements lie."""
+    """An expert's matrix is such a part, wherever its elements lie."""
     whole = Stored("w", "BF16", (3, 2, 4), "f", 2 * OFFSET, strides)
     with_ = evaluation(Numbers())
     parts = [read(with_, part_of(whole, f"p{number}", (2, 4), number)) for number in range(3)]
@@ -73,7 +73,7 @@ def test_a_part_has_the_elements_of_the_whole(strides: tuple[int, ...] | None) -
 
 
 def test_elements_within_a_mebibyte_are_read_at_once() -> None:
-    """And those that are further apart one by one."""
+    """Elements that are further apart are read one by one."""
     asked = list[tuple[int, int]]()
 
     def read(offset: int, buffer: memoryview) -> None:

@@ -160,7 +160,7 @@ def test_what_is_measured_goes_to_a_function_or_nowhere() -> None:
 
 
 def test_bits_and_bytes_are_those_of_safetensors() -> None:
-    """crates/safetensors, `Dtype::bitsize`."""
+    """The reference is `Dtype::bitsize` in crates/safetensors."""
     by_bits = {
         4: {"F4"},
         6: {"F6_E2M3", "F6_E3M2"},

@@ -30,7 +30,7 @@ class Tiles:
 
 @st.composite
 def grids(draw: st.DrawFn) -> tuple[tuple[int, ...], list[list[int]]]:
-    """A shape, and the cuts of each axis, with both ends."""
+    """Draw a shape, and the cuts of each axis, with both ends."""
     shape = tuple(draw(st.lists(st.integers(1, 5), max_size=3)))
     cuts = [sorted({0, count, *draw(st.sets(st.integers(0, count)))}) for count in shape]
     return shape, cuts

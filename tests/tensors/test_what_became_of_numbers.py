@@ -46,7 +46,7 @@ def to_bfloat16(values: np.ndarray) -> np.ndarray:
 
 
 def numbers(seed: int) -> np.ndarray:
-    """Numbers of bfloat16 between 1 and 16."""
+    """Return numbers of bfloat16 between 1 and 16."""
     random = np.random.default_rng(seed)
     return to_bfloat16(random.uniform(1, 16, (ROWS, COLUMNS)).astype(np.float32))
 
@@ -65,7 +65,7 @@ def sums(
     c: np.ndarray,
     block: int,
 ) -> np.ndarray:
-    """The measurements by their definitions, in float64.
+    """Return the measurements by their definitions, in float64.
 
     `out` is rounded to its dtype; y and c are what is written of it, and of x0.
     """
@@ -96,7 +96,7 @@ def sums(
 def measured(
     tensor: Tensor, arrays: dict[str, np.ndarray], block: int, ends: Sequence[int] = ()
 ) -> np.ndarray:
-    """The measurements of a tensor, which is read in ranges that end there."""
+    """Return the measurements of a tensor that is read in ranges with these ends."""
     found: list[np.ndarray] = []
     call: Any = KernelBackend
     with_ = Evaluation(
@@ -120,13 +120,13 @@ def assert_measured(found: np.ndarray, expected: np.ndarray) -> None:
 
 @pytest.fixture(params=[3, 5, 8, 11, 1 << 12])
 def sample(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """The elements of a block that are measured: less than a row, and more."""
+    """Set and return how many elements of a block are measured: less than a row, or more."""
     monkeypatch.setattr(measurements, "LEAST_MEASURED", request.param)
     return int(request.param)
 
 
 def merged(dtype: str, block: int, base: int | None = 1) -> Merged:
-    """Task vectors of two models: the base comes between them."""
+    """Return a merge of task vectors of two models, with the base between them."""
     return Merged(
         name="m",
         dtype=dtype,
@@ -182,7 +182,7 @@ def first_rows(table: Tensor) -> Tensor:
 def test_of_what_is_computed_on_the_way_nothing_is_measured(
     make: Callable[[Tensor], Tensor],
 ) -> None:
-    """Nor hashed: the blocks of the output are its own."""
+    """A merge within another tensor is not measured or hashed: the output has its own blocks."""
     tensor, found = make(merged("F32", 12)), list[np.ndarray]()
     call: Any = KernelBackend
     hashes = {0: bytearray(), 1: bytearray()}
@@ -245,7 +245,7 @@ def quantised(weight: Tensor, rows_at_once: int, block: tuple[int, int]) -> Quan
 
 
 def on_grid(values: np.ndarray, block: tuple[int, int], of: np.ndarray) -> np.ndarray:
-    """Numbers as the codes of a weight stand for them, with the scales of another one."""
+    """Return numbers as a weight's codes stand for them, with the scales of another one."""
     height, width = block
     found = np.empty_like(values)
     for top in range(0, ROWS, height):
@@ -259,7 +259,7 @@ def on_grid(values: np.ndarray, block: tuple[int, int], of: np.ndarray) -> np.nd
 @pytest.mark.parametrize("block", [(1, 4), (2, 6), (1, COLUMNS), (2, COLUMNS)])
 @pytest.mark.usefixtures("sample")
 def test_of_quantised_weights_both_have_the_scales_of_the_result(block: tuple[int, int]) -> None:
-    """Blocks of bytes in which no number is have no change."""
+    """Blocks of bytes that hold no number have no change."""
     at_once = 2 * COLUMNS
     tensor = quantised(merged("F32", at_once), 2, block)
     y, c = on_grid(EXACT, block, EXACT), on_grid(X0, block, EXACT)
@@ -301,7 +301,7 @@ def test_of_an_adapter_changes_are_counted_from_its_model(exact: bool) -> None:
 @pytest.mark.needs("torch")
 @pytest.mark.usefixtures("sample")
 def test_of_an_adapter_on_an_adapter_the_last_change_is_measured() -> None:
-    """Once. The weight stays as it was read, also in float64, which is computed in."""
+    """The change is measured once, against the weight as it was read, also one in float64."""
     inner = adapted()
     _, a, b, *_ = inner.children()
     twice = Adapted.of("w", inner, a, b, 0.5, False).exact
@@ -333,7 +333,7 @@ def test_of_what_an_adapter_makes_that_is_written_as_codes() -> None:
 
 @pytest.mark.parametrize(("total", "kept"), [(8.0, 6.0), (8.0, 9.0), (0.0, 0.0)])
 def test_of_both_matrices_it_is_the_energy_of_their_product(total: float, kept: float) -> None:
-    """No more of it than of the change: the sums are rounded apart."""
+    """The kept energy is no more than the change's, although both sums are rounded apart."""
     pair = (leaf("w", X1), leaf("v", X0))
     matrices = Factors(
         name="f",

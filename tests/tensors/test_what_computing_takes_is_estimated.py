@@ -108,7 +108,7 @@ class Costly(Stored):
 
 @pytest.mark.parametrize("name", [name for name in (*EXAMPLES, *OF_TORCH) if name not in NO_LEAVES])
 def test_what_operands_take_counts_too(name: str) -> None:
-    """As many of their elements as are read at once, at least."""
+    """The buffers of operands count for at least as many elements as are read at once."""
     tensor = example(name).tensor
     names = [f.name for f in fields(Stored) if f.init]
     costly = with_stored(tensor, lambda leaf: Costly(**{n: getattr(leaf, n) for n in names}))
@@ -118,7 +118,7 @@ def test_what_operands_take_counts_too(name: str) -> None:
 
 @of_every_kind
 def test_what_is_needed_in_turn_is_of_one_model(name: str) -> None:
-    """Or of one size: models may be read side by side."""
+    """The key has the number of the model where models may be read side by side."""
     tensor = with_stored(example(name).tensor, lambda leaf: replace(leaf, source=7))
     place = HELD.get(name, (0, None))[1]
     if isinstance(place, tuple):
@@ -131,7 +131,7 @@ def test_what_is_needed_in_turn_is_of_one_model(name: str) -> None:
     [*EXAMPLES, *(pytest.param(name, marks=pytest.mark.needs("torch")) for name in OF_TORCH)],
 )
 def test_no_more_buffers_are_taken_than_were_declared(name: str) -> None:
-    """Where all elements are read at once, and nothing is measured; but a row for averages."""
+    """All elements are read at once, and none is measured. The row for averages does not count."""
     made = example(name)
     with_, _ = made.means(1 << 20)
     read(with_, made.tensor)
@@ -144,7 +144,7 @@ def stored(*shape: int, dtype: str = "F32", source: int = 0) -> Stored:
 
 
 def test_more_rows_than_are_computed_at_once_take_no_more() -> None:
-    """Of float32 there is no buffer before; what is measured of an adapter's change is kept."""
+    """A weight in float32 takes no buffer of its own; an adapter's change is kept for measuring."""
     form = Form("int4", Code.INT4, 7.5, "BF16")
     tensor = replace(Quantised.of("q", stored(100, 8), form, (2, 4)), rows_at_once=4)
     piece = 4 * 8
@@ -171,7 +171,7 @@ def test_blocks_of_what_an_adapter_makes_count_what_is_measured() -> None:
 
 @pytest.mark.parametrize("transposed", [False, True])
 def test_wide_matrices_of_an_adapter_are_held_as_they_are(transposed: bool) -> None:
-    """The left one takes what it has in the file, in float32 at least; the right one float64."""
+    """The left matrix is held in its own type, at least in float32; the right one in float64."""
     a, b = stored(2, 3, dtype="F64"), stored(4, 2, dtype="BF16")
     weight = stored(3, 4) if transposed else stored(4, 3)
     rows, columns = weight.shape

@@ -30,7 +30,7 @@ class Zeros:
 
 
 class Recorded(HeldValues):
-    """A cache that records what it was asked for: bytes by key."""
+    """A cache that records the size of each value by its key."""
 
     def __init__(self) -> None:
         super().__init__(0)

@@ -58,7 +58,7 @@ METHOD = {
 
 
 def models(folder: Path, **tensors: Mapping[str, torch.Tensor]) -> list[Source]:
-    """Models on disk, numbered in their order."""
+    """Write models to the disk; return them, numbered in their order."""
     found = []
     for number, (name, values) in enumerate(tensors.items()):
         (folder / name).mkdir(parents=True)
@@ -76,7 +76,7 @@ def random(seed: int, *shape: int, dtype: torch.dtype = torch.bfloat16) -> torch
 def merged(
     method: str, operands: Sequence[Tensor], dtype: str, block: int, cast: str | None = None
 ) -> Merged:
-    """A method over tensors of one shape."""
+    """Return the merge of tensors of one shape by a method."""
     given, each, base = METHOD[method]
     params = {p.name: p.default for p in METHODS[method].parameters if not p.per_model} | given
     per_operand = tuple({} if number == base else each for number in range(len(operands)))
@@ -97,7 +97,7 @@ def merged(
 
 
 def evaluated(tensor: Tensor, sources: Sequence[Source], run: int = RUN_BLOCKS) -> bytes:
-    """The bytes of a tensor as a unit of a plan, computed in runs of so many blocks."""
+    """Return the bytes of a tensor as a unit of a plan, computed in runs of that many blocks."""
     found = of(tensor, sources)
     unit, evaluator = found.units[0], Evaluator(found, estimate(found), SourceReader(sources))
     preparation = evaluator.prepare(unit)
@@ -109,7 +109,7 @@ def evaluated(tensor: Tensor, sources: Sequence[Source], run: int = RUN_BLOCKS) 
 
 
 def of(tensor: Tensor, sources: Sequence[Source]) -> Plan:
-    """A plan of one tensor."""
+    """Return a plan of one tensor."""
     recipe = "merge_method: passthrough\nmodels: [{model: " + sources[0].ref.name + "}]\n"
     found = plan(recipe, sources[0])
     block = tensor.block_elements if isinstance(tensor, Merged) else SECOND
@@ -126,17 +126,17 @@ def of(tensor: Tensor, sources: Sequence[Source]) -> Plan:
 
 
 class Stages:
-    """Tensors of models, and those of models that are written in between.
+    """The tensors of models, and of the models that are written in between.
 
     Args:
-        folder: where the latter go.
+        folder: the folder for the written models.
     """
 
     def __init__(self, folder: Path, sources: list[Source]) -> None:
         self._folder, self.sources = folder, sources
 
     def written(self, tensor: Tensor) -> Stored:
-        """A tensor by way of a file."""
+        """Return a tensor after it was computed and written to a file."""
         data = np.frombuffer(evaluated(tensor, self.sources), np.uint8).copy()
         kind = getattr(torch, FLOATS[tensor.dtype])
         values = torch.from_numpy(data).view(kind).view(tensor.shape)
@@ -156,7 +156,7 @@ def stages(tmp_path: Path) -> Stages:
 
 @pytest.fixture
 def short_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs of so many blocks of float32."""
+    """Make runs short: a few blocks of float32."""
     for place in ("tensors.merged", "planning.estimates.memory"):
         monkeypatch.setattr(f"resumerge.{place}.BLOCK_RUN_BYTES", RUN_BLOCKS * FIRST * 4)
 
@@ -171,7 +171,7 @@ def operands(stages: Stages) -> list[Tensor]:
 def test_a_method_over_the_result_of_a_method(
     stages: Stages, inner: str, outer: str, dtype: str
 ) -> None:
-    """Rounded in between to its own dtype, as a file would be."""
+    """The result of the first method is rounded to its own dtype, as in a file."""
     a, b, c, d = operands(stages)
     three = [a, b, c]
     first = merged(inner, three[:2] if inner == "slerp" else three, dtype, FIRST)
@@ -244,7 +244,7 @@ def test_what_is_read_again_is_hashed_as_it_was(stages: Stages) -> None:
 def test_inputs_are_hashed_as_they_are_read_and_only_those_that_are_asked_for(
     stages: Stages, hashed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While they are in the processor's cache."""
+    """Inputs are read block by block to be hashed while they are in the processor's cache."""
     found = of(merged("linear", operands(stages), "BF16", SECOND), stages.sources)
     [unit] = found.units
     if not hashed:

@@ -65,7 +65,7 @@ def told(ranges: Iterator[tuple[Tensor, int, int]]) -> Elements:
 
 
 def found(tensor: Tensor, leaves: Iterable[Stored], start: int, stop: int) -> Elements:
-    """The elements that are in fact read for a range, where nothing is held yet."""
+    """Return the elements that are read for a range if no value is held yet."""
     files = CountingFiles(leaves)
     read(evaluation(files), tensor, start, stop)
     return files.read
@@ -82,7 +82,7 @@ ORIGINS = st.one_of(st.tuples(st.integers(0, TABLES - 1), ROW), st.just(ZERO), M
 
 @st.composite
 def rows(draw: st.DrawFn) -> Rows:
-    """Rows of tables, zeros, averages, and then rows of padding."""
+    """Draw rows of tables, zeros and averages, and then rows of padding."""
     drawn, padding = draw(st.lists(ORIGINS, min_size=1, max_size=12)), draw(st.integers(0, 2))
     origins, firsts = [], []
     averages: list[list[tuple[int, int]]] = []
@@ -127,7 +127,7 @@ def test_of_gathered_rows(rows: Rows, rounded: bool, data: st.DataObject) -> Non
 
 
 def test_tables_have_passed_with_the_last_element() -> None:
-    """Any element before may be followed by one that reads any row."""
+    """Any element but the last may be followed by one that reads any row."""
     leaves = [stored(0), stored(1)]
     none = np.array([], np.int64)
     rows = Rows.of(np.array([0, 1]), np.array([0, 3]), 2, (np.array([0]), none, none))
@@ -185,7 +185,7 @@ class NoMethod:
 
 @given(block=st.integers(1, WIDTH * HEIGHT), data=st.data())
 def test_of_a_merge_whose_blocks_a_range_cuts(block: int, data: st.DataObject) -> None:
-    """It is computed in whole blocks."""
+    """A merge is computed in whole blocks."""
     leaves = [stored(0), stored(3)]
     shape, weights = leaves[0].shape, ({"weight": 0.5}, {"weight": 0.5})
     tensor = Merged(
@@ -211,7 +211,7 @@ def test_of_a_merge_whose_blocks_a_range_cuts(block: int, data: st.DataObject) -
 @pytest.mark.needs("torch")
 @given(dora=st.booleans(), scaled=st.booleans(), data=st.data())
 def test_of_adapted_weights(dora: bool, scaled: bool, data: st.DataObject) -> None:
-    """The norms of DoRA take all of the weight, whatever part of it is wanted."""
+    """The norms of DoRA read all of the weight, whatever part of it is read."""
     weight, rank = stored(0), 2
     a = Stored("a", "F32", (rank, WIDTH), "f", 64)
     b = Stored("b", "F32", (HEIGHT, rank), "f", 64)
@@ -256,7 +256,7 @@ CODED = PackedBlocks(
     ids=lambda tensor: type(tensor).__name__,
 )  # fmt: skip
 def test_no_later_element_reads_what_has_passed(tensor: Tensor) -> None:
-    """And with the last element all has passed that was read."""
+    """All elements that were read have passed with the last element."""
     passed: Elements = set()
     for stop in range(1, tensor.numel + 1):
         passed |= told(tensor.no_longer_read(stop - 1, stop))

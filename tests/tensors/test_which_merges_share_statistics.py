@@ -53,7 +53,7 @@ def test_types_that_inputs_are_rounded_to_tell_them_apart() -> None:
 
 
 def test_what_is_only_computed_with_does_not() -> None:
-    """Like a weight, and the type of the output."""
+    """A weight and the type of the output are used only to compute."""
     weighted = ({}, {"weight": 2.0, "density": 0.5})
     other = replace(MERGED, dtype="BF16", models=("a", "b"), per_operand=weighted)
     assert other.statistics_key == MERGED.statistics_key

@@ -14,7 +14,7 @@ SHAPE, RANK = (4, 3), 2
 
 
 class Numbers:
-    """Files in which each element is its place, divided so that few bits cannot hold it."""
+    """Files in which each element is its place, divided by 77, so that few bits cannot hold it."""
 
     def descriptor(self, tensor: InFile) -> None:
         return None
@@ -47,7 +47,7 @@ def floats(tensor: Tensor) -> np.ndarray:
 
 @pytest.mark.needs("torch")
 def test_of_experts_of_which_an_adapter_changes_some() -> None:
-    """As one tensor they have the widest type of all."""
+    """The packed tensor of such experts has the widest type of all until it is rounded."""
     parts = (stored("first", "BF16"), adapted("second"), stored("third", "BF16"))
     packed = Stacked.of("packed", (len(parts), *SHAPE), parts)
     exact = packed.exact
@@ -74,7 +74,7 @@ def test_of_a_part_of_what_an_adapter_changes() -> None:
     ],
 )
 def test_of_a_tensor_that_an_adapter_replaces(own: str, of_model: str, taken: str) -> None:
-    """Where the model's type is as wide, that is what the model has."""
+    """The wider of both types is taken; of two that are equally wide, the model's."""
     tensor = Rounded.of(stored("w", own), of_model, takes_operand=True)
     assert tensor.exact.dtype == taken
     assert Rounded.of(stored("w", own), of_model).exact.dtype == of_model, "of a model itself"

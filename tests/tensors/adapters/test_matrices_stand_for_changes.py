@@ -37,7 +37,7 @@ def orthonormal(seed: int, rows: int, columns: int) -> np.ndarray:
 
 
 def difference(seed: int = 0, values: np.ndarray = VALUES) -> tuple[np.ndarray, np.ndarray]:
-    """The (left, right) singular vectors of a matrix with these values."""
+    """Return the (left, right) singular vectors of a matrix with these values."""
     count = len(values)
     return orthonormal(seed, OUT, count), orthonormal(seed + 1, IN, count).T
 
@@ -49,7 +49,7 @@ def means(arrays: Mapping[str, np.ndarray], found: list[np.ndarray] | None = Non
 
 
 def factors(matrices: list[np.ndarray], **given: Any) -> tuple[Factors, dict[str, np.ndarray]]:
-    """The factors of how each matrix differs from its base, and the numbers of all leaves."""
+    """Return the factors of how matrices differ from their bases, and the numbers of all leaves."""
     arrays, pairs = {}, []
     for number, matrix in enumerate(matrices):
         base = np.arange(matrix.size, dtype=np.float32).reshape(matrix.shape) / 8
@@ -71,7 +71,7 @@ def factors(matrices: list[np.ndarray], **given: Any) -> tuple[Factors, dict[str
 
 
 def both(tensor: BothMatrices, experts: int, rank: int, data: bytes) -> list[tuple[Any, Any]]:
-    """(A, B) of each expert, as peft reads them."""
+    """Return (A, B) of each expert, as peft reads them."""
     flat = np.frombuffer(data, np.float32)
     split = experts * rank * IN
     a = flat[:split].reshape(experts, rank, IN)
@@ -86,7 +86,7 @@ def both(tensor: BothMatrices, experts: int, rank: int, data: bytes) -> list[tup
 def test_of_a_difference_the_product_is_nearest(
     transposed: bool, distributed: bool, at_once: int, held: int
 ) -> None:
-    """The singular values lie with A, or their roots with both, however few rows are read."""
+    """A has the singular values, or both matrices have their roots, however few rows are read."""
     left, right = difference()
     change = left * VALUES @ right
     tensor, arrays = factors(
@@ -142,8 +142,11 @@ def test_each_expert_has_matrices_of_its_own() -> None:
     ],
 )
 def test_what_is_kept_are_the_first_directions(given: dict[str, Any], kept: int) -> None:
-    """As many as the rank has, whose values are larger, and which have the share: 64 of 85, 80, 84.
-    What is not kept are zeros."""
+    """The rank, epsilon and the share of energy limit the directions that are kept.
+
+    The first one, two and three have 64, 80 and 84 of the energy 85. The matrices are zeros in the
+    directions that are not kept.
+    """
     left, right = difference()
     tensor, arrays = factors([left * VALUES @ right], **given)
     rank = given.get("rank", 4)
@@ -157,7 +160,7 @@ def test_what_is_kept_are_the_first_directions(given: dict[str, Any], kept: int)
 
 
 def test_a_value_as_large_as_the_least_is_not_kept() -> None:
-    """Nor one of zero, whose direction is any."""
+    """A value of zero, whose direction is arbitrary, is not kept either."""
     change = np.diag([2.0, 1.0, 0.0, 0.0])
     tensor, arrays = factors([np.vstack([change, 0 * change[:2]])], epsilon=1.0)
     [(a, b)] = both(tensor, 1, 4, read(means(arrays), tensor))
@@ -175,7 +178,10 @@ def test_a_value_as_large_as_the_least_is_not_kept() -> None:
     ("energy", "searched", "kept"), [(0.75, 4, 1), (0.76, 4, 2), (0.85, 2, 2), (0.8, 2, 2)]
 )
 def test_the_share_is_of_the_whole_change(energy: float, searched: int, kept: int) -> None:
-    """Also of what was not looked for: 36 of 48 are three quarters, and 40 are no 0.85 of 48."""
+    """The whole change includes the directions that were not searched.
+
+    Of 48, 36 are three quarters, and 40 are less than 0.85.
+    """
     change = np.vstack([np.diag([6.0, 2.0, 2.0, 2.0]), np.zeros((2, 4))])
     tensor, arrays = factors([change], energy=energy, searched=searched)
     [(a, _)] = both(tensor, 1, 4, read(means(arrays), tensor))
@@ -219,7 +225,7 @@ def test_a_direction_has_the_same_bits_at_any_rank() -> None:
 
 
 def pair_of(place: int, seed: int, rank: int, experts: int = 1, scale: float = 1.0) -> Any:
-    """An adapter's matrices, as it has them, their numbers, and the change of each expert."""
+    """Return an adapter's matrices, their numbers, and the change of each expert."""
     random = np.random.default_rng(seed)
     a = random.standard_normal((experts * rank, IN)).astype(np.float32)
     b = random.standard_normal((OUT, experts * rank)).astype(np.float32)
@@ -236,7 +242,10 @@ def pair_of(place: int, seed: int, rank: int, experts: int = 1, scale: float = 1
 def combined(
     pairs: list[Any], weights: list[float], *, factors: bool, rank: int, experts: int = 1
 ) -> tuple[Combined, dict[str, np.ndarray]]:
-    """A weighted sum of changes, one of them for each weight; those without a pair are zero."""
+    """Return a weighted sum of one change for each weight, and the numbers of all leaves.
+
+    Changes without a pair are zero.
+    """
     ranks = sum(pair.rank for pair, *_ in pairs)
     shape = (ranks, ranks) if ranks < min(OUT, IN) else (OUT, IN)
     core = Merged(
@@ -274,7 +283,7 @@ def combined(
 def test_of_several_changes_the_product_is_what_the_method_makes_of_them(
     factors: bool, ranks: tuple[int, int], rank: int, experts: int
 ) -> None:
-    """One of three adapters does not change the module. With as much rank nothing is lost."""
+    """One of three adapters does not change the module; a rank of all changes loses nothing."""
     pairs = [pair_of(0, 5, ranks[0], experts, 0.5), pair_of(2, 7, ranks[1], experts, 2.0)]
     tensor, arrays = combined(pairs, [0.25, 9.0, -3.0], factors=factors, rank=rank, experts=experts)
     found: list[np.ndarray] = []
@@ -288,7 +297,7 @@ def test_of_several_changes_the_product_is_what_the_method_makes_of_them(
 
 
 def test_with_less_rank_the_leading_directions_are_kept_and_the_rest_told() -> None:
-    """Both matrices have the roots of the values. Directions that there are none of are zeros."""
+    """A and B have the roots of the values, and zeros beyond the rank of the change."""
     pairs = [pair_of(0, 5, 2), pair_of(1, 7, 2)]
     change = pairs[0][2][0] + pairs[1][2][0]
     left, values, right = np.linalg.svd(change, full_matrices=False)
@@ -307,7 +316,7 @@ def test_with_less_rank_the_leading_directions_are_kept_and_the_rest_told() -> N
 
 
 def test_random_masks_of_experts_differ() -> None:
-    """Of equal changes too: the expert is a part of their key."""
+    """Equal changes of two experts get different masks: the expert is a part of their key."""
     pair, arrays, _ = pair_of(0, 5, 2, experts=2)
     arrays["a5"][2:], arrays["b5"][:, 1::2] = arrays["a5"][:2], arrays["b5"][:, ::2]
     tensor, _ = combined([(pair, arrays, None)], [1.0], factors=False, rank=2, experts=2)
@@ -341,7 +350,7 @@ def test_of_several_experts_each_is_named(experts: int, names: list[str]) -> Non
 
 
 def test_a_method_with_reductions_is_that_of_the_whole_changes() -> None:
-    """Where the ranks fill a side, the cores are the changes themselves."""
+    """The cores are the changes themselves if the ranks fill a side of the matrix."""
     pairs = [pair_of(0, 5, 2), pair_of(1, 7, 2)]
     tensor, arrays = combined(pairs, [1.0, 1.0], factors=False, rank=4)
     method = METHODS["ties"]
@@ -457,7 +466,7 @@ def test_the_rank_of_a_sum_is_at_most_the_shorter_side() -> None:
 
 
 def test_what_the_matrices_take_is_estimated_from_their_sizes() -> None:
-    """Time for 2^20 elements, memory in bytes: of larger ones by the formulas of the kernels."""
+    """Times are for 2^20 elements, memory is in bytes; kernels state both for large matrices."""
 
     def stored(name: str, *shape: int) -> Stored:
         return Stored(name, "F32", shape, "f", 0)
@@ -505,7 +514,7 @@ def test_what_the_matrices_take_is_estimated_from_their_sizes() -> None:
 
 
 def test_what_is_compressed_takes_its_cores_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of all operands, and of the result; bases and directions, as the kernels say."""
+    """The cores of all operands and of the result count; the kernels state bases and directions."""
     tensor, arrays = both_kinds()[2]
     given, ranks, rank = sum(array.size for array in arrays.values()), 3, 2
     core = tensor.core

@@ -17,7 +17,7 @@ RANKS = [1, 2, 3, 4, 5, 8, 9, 16, 17, 64, 65, 256, 1000, 1025]
 
 
 def delta(a: Tensor, b: Tensor, *, scale: float = 1.0, transposed: bool = False) -> Change:
-    """``scale * b @ a``."""
+    """Return the change ``scale * b @ a``."""
     return Change(a, b, scale, transposed)
 
 
@@ -27,7 +27,10 @@ def added(change: Change, rows: int, columns: int) -> Tensor:
 
 
 def worst(rank: int, count: int, seed: int) -> Tensor:
-    """Numbers of 24 bits just below a power of two, whose last bits differ; shape (count, rank)."""
+    """Return numbers of 24 bits just below a power of two, whose last bits differ.
+
+    The shape is (count, rank).
+    """
     last = np.random.default_rng(seed).integers(0, 1 << 10, (count, rank))
     return torch.from_numpy(1 - (2 * last + 1) * 2.0**-24).float()
 
@@ -97,7 +100,7 @@ def test_by_rows_or_columns() -> None:
 
 
 def test_numbers_of_all_sizes_are_added() -> None:
-    """Of float32 and its smallest; each row and column has its own unit."""
+    """Each row and column has its own unit, also with float32's smallest number in it."""
     tiny = 2.0**-149
     a = torch.tensor([[tiny, 1e30, 3.0]])
     b = torch.tensor([[2.0], [tiny]])
@@ -109,7 +112,7 @@ def test_numbers_of_all_sizes_are_added() -> None:
 
 
 def by_halves(values: list[float]) -> float:
-    """Halves added, the odd one to the first."""
+    """Return the sum of values: halves are added, and an odd last value to the first."""
     while len(values) > 1:
         half = len(values) // 2
         folded = [x + y for x, y in zip(values[:half], values[half : 2 * half])]

@@ -51,7 +51,7 @@ def test_codes_of_four_bits_lie_in_pairs_in_either_order() -> None:
 
 
 def test_numbers_that_are_taken_apart_have_the_codebook_of_their_bytes() -> None:
-    """In pairs if there are four bits to each, and rows of even length."""
+    """Two numbers share a byte if each has four bits and the rows have an even length."""
     packed = stored("q", "I32", (4, 2))
     kinds = [(4, 16, 2), (4, 15, 1), (8, 8, 1)]
     for bits, columns, per_byte in kinds:
@@ -86,7 +86,7 @@ def test_groups_of_columns_that_there_are_not_are_refused() -> None:
 
 @pytest.mark.parametrize("groups", [[0, 0, 1, 1], [0, 1, 1, 1], [0, 0, 0, 0], [1, 1, 0, 0]])
 def test_columns_have_the_scales_of_their_groups_however_long_these_are(groups: list[int]) -> None:
-    """Also if they are in order, but not of one length."""
+    """Groups of different lengths, also if they are in order, have their own scales."""
     arrays = {
         "c": np.ones((2, 4), np.int8),
         "s": np.array([[2, 3], [4, 5]], np.float32),

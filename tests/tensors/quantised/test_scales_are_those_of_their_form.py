@@ -43,7 +43,7 @@ BF16_LARGEST = float(np.uint32(0x7F7F0000).view(np.float32))
 def test_a_scale_is_in_the_range_of_its_type(
     form: Form, maxima: list[float], expected: list[float]
 ) -> None:
-    """What is stored stands for it; a block with a number that is not finite has none."""
+    """The stored scale is the returned one; a number that is not finite makes its scale NaN."""
     given = np.array([maxima], np.float32)
     stored, scales = form.scaled(given.copy())
     np.testing.assert_array_equal(scales, np.array([expected], np.float32))
@@ -60,7 +60,7 @@ NVFP4 = Form("nvfp4", Code.E2M1, 6.0, "F8_E4M3", 448.0 * 6.0)
 
 
 def test_scales_in_float8_are_multiplied_by_the_factor_of_the_weight() -> None:
-    """One that would be 0 is an eighth. They divide numbers that are not multiplied."""
+    """A scale that would be 0 is 1/8. Numbers are divided by scales without the factor."""
     factor = NVFP4.factor(2688.0)
     assert factor == 1
     stored, scales = NVFP4.scaled(np.array([[2688, 6, 0, 1e-9, np.nan]], np.float32), factor)
@@ -71,7 +71,7 @@ def test_scales_in_float8_are_multiplied_by_the_factor_of_the_weight() -> None:
 
 
 def test_a_scale_in_float8_is_rounded_as_torch_multiplies() -> None:
-    """The quotient first, then by the factor."""
+    """The quotient is computed first, and then multiplied by the factor."""
     factor = np.float32(2688) / np.float32(371)
     halfway = np.arange(17, 31, 2, dtype=np.float32) / 16  # between two numbers of float8
     near = [np.float32(6) * halfway / factor]
@@ -90,7 +90,7 @@ def test_a_scale_in_float8_is_rounded_as_torch_multiplies() -> None:
 
 
 def test_the_factor_is_rounded_as_torch_divides() -> None:
-    """The reciprocal first. Without one, or one that is not finite, it is 1."""
+    """The reciprocal comes first. The factor is 1 if a form has none, or where it is infinite."""
     one, whole = np.float32(1), np.float32(2688)
     largest = np.arange(1, 200, dtype=np.float32)
     found = np.array([NVFP4.factor(float(number)) for number in largest])
@@ -104,7 +104,7 @@ def test_the_factor_is_rounded_as_torch_divides() -> None:
 
 
 def test_the_factor_is_that_of_the_largest_number_anywhere() -> None:
-    """The numbers of the weight are read for it once, a few rows at a time."""
+    """The numbers of the weight are read for the factor once, a few rows at a time."""
     values = np.ones((6, 8), np.float32)
     for row in range(6):
         values[row, 5] = 9.0
@@ -164,7 +164,7 @@ def test_as_many_whole_blocks_are_computed_together_as_a_block_of_a_merge_has(
 
 @pytest.mark.parametrize("block", [7 * 8, 100])
 def test_what_is_merged_as_a_whole_is_quantised_as_a_whole(block: int) -> None:
-    """In whole blocks too."""
+    """The block of the merge is extended to whole blocks of the quantised weight."""
     tensor = Quantised.of("q", weight(7, 8, block), FORM, (4, 8))
     assert isinstance(tensor.weight, Merged)
     assert (tensor.rows_at_once, tensor.weight.block_elements) == (8, 64)

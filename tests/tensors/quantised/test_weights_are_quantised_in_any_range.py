@@ -1,4 +1,4 @@
-"""Promise: the bytes of a quantised weight do not depend on how they are asked for, or by whom."""
+"""Promise: the bytes of a quantised weight do not depend on the ranges that are read."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Numbers:
 
 @st.composite
 def weights(draw: st.DrawFn) -> Quantised:
-    """A weight of blocks that may be cut at the edges, a few rows of them at once."""
+    """Draw a weight of blocks that may be cut at the edges; a few rows are read at once."""
     form = draw(st.sampled_from(FORMS))
     block = draw(st.integers(1, 5)), 2 * draw(st.integers(1, 5))
     shape = draw(st.integers(1, 17)), 2 * draw(st.integers(1, 9))
@@ -60,7 +60,7 @@ def weights(draw: st.DrawFn) -> Quantised:
 
 @given(weights(), st.data())
 def test_any_range_has_the_bytes_of_the_whole(tensor: Quantised, data: st.DataObject) -> None:
-    """Also where nothing is held, or where the scales are asked for first."""
+    """The order of the ranges does not matter, nor whether values are held between them."""
     stored = tensor.weight
     assert isinstance(stored, Stored)
     files = Numbers(stored)
@@ -101,7 +101,7 @@ def test_scales_of_zeros_of_the_smallest_and_of_what_is_not_finite(form: Form) -
 
 @pytest.mark.parametrize("odd", [np.inf, -np.inf, np.nan])
 def test_a_number_that_is_not_finite_leaves_the_factor_as_it_is(odd: float) -> None:
-    """It is one of its block alone."""
+    """The number changes its own block alone."""
     weight = Stored("w", "F32", (2, 8), "f", 0)
     files, spoilt = Numbers(weight), Numbers(weight)
     tensor = Quantised.of("w", weight, FORMS[-1], (1, 4))

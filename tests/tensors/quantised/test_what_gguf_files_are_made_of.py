@@ -66,7 +66,7 @@ def test_rows_in_pairs_undo_rows_in_halves(
 def test_blocks_are_gguf_pys(
     scheme: str, bits: np.ndarray, scale: int, data: st.DataObject
 ) -> None:
-    """Of any float32, of numbers of one size, and of halves, which are rounded away from zero."""
+    """Numbers are any float32, or multiples of a half, with halves rounded away from zero."""
     values = bits.view(np.float32)
     if scale:
         values = (bits % 255).astype(np.float32) - 127
