@@ -46,7 +46,7 @@ Step = str | int
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """For each family `a` and `b`, whose tokens differ, with every file that a tokenizer has."""
+    """Write `a` and `b` of each family, whose tokens differ, with every file of a tokenizer."""
     root = tmp_path_factory.mktemp("models")
     for family in FAMILIES:
         for seed, name in enumerate("ab"):
@@ -154,7 +154,7 @@ def test_a_vocabulary_that_has_to_be_converted_names_its_files(
 def test_code_beside_a_tokenizer_is_not_executed(
     models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """transformers would ask whether to, on the terminal, where the answer may come by habit."""
+    """A user may answer yes out of habit where transformers asks whether to run the code."""
     monkeypatch.setattr("builtins.input", lambda *asked: "y")
     shutil.copytree(models / "qwen", tmp_path / "case")
     folder = tmp_path / "case" / "b"
@@ -175,7 +175,7 @@ def write(folder: Path, name: str, value: Any) -> None:
 
 
 def replaced(document: Any, way: list[int], value: Any) -> Any:
-    """The document with another value in the place that a way of choices leads to."""
+    """Return the document with another value at the end of a path of choices."""
     if not way or not isinstance(document, dict | list) or not document:
         return value
     document = copy.copy(document)

@@ -57,7 +57,7 @@ WITHOUT_A_SYSTEM = {
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`a` has no chat template; `b` and `c` have the same."""
+    """Write `a` without a chat template, and `b` and `c` with the same one."""
     folder = tmp_path_factory.mktemp("models")
     write_token_model(folder / "a", "llama", 1, size=20)
     for seed, name in enumerate("bc"):
@@ -82,7 +82,7 @@ def test_built_in(name: str, models: Path, tmp_path: Path) -> None:
 @pytest.mark.skipif(MERGEKIT is None, reason="mergekit is not installed")
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_where_mergekits_differ(name: str, models: Path, tmp_path: Path) -> None:
-    """docs/coming-from-mergekit.md says for which."""
+    """The page docs/coming-from-mergekit.md names the templates that differ."""
     package = importlib.util.find_spec("mergekit")
     if package is None or package.origin is None:
         pytest.skip("mergekit is in another environment")
@@ -150,7 +150,7 @@ def test_one_that_cannot_be_is_refused(
 
 
 def test_another_template_in_a_source_is_told_on_resume(models: Path, tmp_path: Path) -> None:
-    """It decides the output, so a finished run does not hide that it changed."""
+    """The template decides the output, so that a finished run reports a change of it."""
     write_token_model(tmp_path / "a", "llama", 1, size=20, chat_template=CHAT)
     recipe = "merge_method: passthrough\nmodels: [{model: a}]\nchat_template: auto\n"
     merge(tmp_path, recipe, tmp_path / "out")

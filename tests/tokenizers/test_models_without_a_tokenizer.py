@@ -1,5 +1,5 @@
-"""A model without a tokenizer is told, with what to write; its tokens are taken to be the base's,
-as mergekit 0.1.5 does, where it has a row for each.
+"""A model without a tokenizer is reported, with what to write; its tokens are assumed to be the
+base's, as in mergekit 0.1.5, if it has a row for each.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ TWO = (
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`a` and `b` with tokenizers; `mute`, `wider` and `narrower` without, of as many, more and
-    fewer rows than `a`.
+    """Write `a` and `b` with tokenizers, and `mute`, `wider` and `narrower` without.
+
+    The latter have as many rows as `a`, more rows, and fewer.
     """
     folder = tmp_path_factory.mktemp("models")
     write_token_model(folder / "a", "llama", 1, size=20, added=["[A]"])

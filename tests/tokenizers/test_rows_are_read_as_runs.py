@@ -148,7 +148,7 @@ def test_the_same_bytes_whatever_the_threads(tmp_path: Path) -> None:
 
 
 def test_the_estimate_counts_maps_and_tokenizers(tmp_path: Path) -> None:
-    """In a process of its own, a large vocabulary that is read backwards."""
+    """A process of its own merges a large vocabulary, which one model has in reverse order."""
     recipe = "merge_method: linear\nparameters: {weight: 1}\nmodels: [{model: a}, {model: b}]\n"
     for count in (100, 60_000):
         tokens = [f"token{number}" for number in range(count)]

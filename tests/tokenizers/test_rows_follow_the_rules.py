@@ -43,10 +43,12 @@ class Known(Vocabulary):
 
 @dataclass(frozen=True)
 class Model:
-    """Args:
-    ids: of its tokens.
-    size: rows of its embedding.
-    more: tensors besides.
+    """A model with numbered tokens and an embedding.
+
+    Args:
+        ids: the numbers of its tokens.
+        size: the number of rows of its embedding.
+        more: further tensors.
     """
 
     name: str
@@ -86,7 +88,7 @@ def alignment(
     base: int | None = None,
     assumed: Mapping[ModelRef, ModelRef] | None = None,
 ) -> RowAlignment:
-    """Of a merge of some models; of others, rows may be taken."""
+    """Return the row alignment of a merge of `models`; rows may also come from `others`."""
     inputs = tuple(Input(model.ref) for model in models)
     base_model = models[base].ref if base is not None else None
     recipe = Recipe("linear", (Module((Slice(inputs),)),), base_model, tokenizer=setting)
@@ -100,7 +102,7 @@ def alignment(
 def rows_of(
     found: RowAlignment, models: Sequence[Model], base: int | None = None
 ) -> tuple[list[Tensor], int]:
-    """The embedding of each model with its rows aligned, and the number of rows."""
+    """Return the embedding of each model with its rows aligned, and the number of rows."""
     refs = tuple(model.ref for model in models)
     tensors = tuple(replace(model.tensor, source=number) for number, model in enumerate(models))
     aligned, shape = found.aligned(refs, tensors, None if base is None else refs[base])
@@ -113,7 +115,7 @@ Row = tuple[str, Any]
 
 
 def expand(tensor: Tensor, model: int, count: int) -> list[Row]:
-    """Where each row comes from: ``own`` model and row, ``zero``, ``mean``, or ``average``."""
+    """Return the origin of each row: ``own`` model and row, ``zero``, ``mean``, or ``average``."""
     if not isinstance(tensor, Gathered):
         assert tensor.shape[0] == count
         return [("own", (model, number)) for number in range(count)]
@@ -138,7 +140,7 @@ def expand(tensor: Tensor, model: int, count: int) -> list[Row]:
 def expected_tokens(
     models: Sequence[Model], setting: TokenizerSetting, base: int | None
 ) -> dict[str, int]:
-    """The number of each token of the output."""
+    """Return the number of each token of the output."""
     source = setting.source
     host = models[base or 0]
     if isinstance(source, ModelRef):
@@ -164,7 +166,7 @@ def expected_row(
     ids: Mapping[str, int],
     base: int | None,
 ) -> Row:
-    """Where a row comes from for one of the models."""
+    """Return the origin of a row for one of the models."""
     named = max(ids.values(), default=-1) + 1
     if setting.pad_to_multiple_of is not None and number >= named:
         return ("mean", named)
@@ -214,7 +216,7 @@ def a_model(draw: st.DrawFn, name: str) -> Model:
 
 @st.composite
 def a_token_row(draw: st.DrawFn, models: Sequence[Model]) -> TokenRow:
-    """One that the model has."""
+    """Draw the setting of a token's row, which names a row that its model has, or no model."""
     force = draw(st.booleans())
     model = draw(st.sampled_from([None, *models]))
     if model is None:
@@ -272,7 +274,7 @@ def test_any_vocabularies(
 
 
 def model(name: str, tokens: str, size: int | None = None, **more: Any) -> Model:
-    """A model with these tokens, in their order."""
+    """Return a model with these tokens, in their order."""
     ids = {token: number for number, token in enumerate(tokens)}
     return Model(name, ids, size or len(tokens), **more)
 
@@ -345,7 +347,10 @@ def test_new_tokens_are_told() -> None:
 
 
 def test_what_a_new_token_is() -> None:
-    """It is as in the model that it comes from; text is not cut into a plain one by itself."""
+    """A new token has the definition that it has in the model that it comes from.
+
+    A plain one that the recipe adds is defined too, because text is not cut into it by itself.
+    """
     definition = {"content": "d", "special": True}
     b = model("B", "abd", added={"d": definition})
     found = alignment([A, b], TokenizerSetting("union"))

@@ -73,7 +73,7 @@ RECIPES = {
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The models, with what mergekit makes of every recipe beside them."""
+    """Write the models, and beside them what mergekit makes of every recipe."""
     folder = tmp_path_factory.mktemp("models")
     for family in FAMILIES:
         write_relatives(folder, family)

@@ -16,7 +16,7 @@ from transformers import AutoTokenizer
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`old` and `new`, which has one token more; both have a tokenizer.model alone."""
+    """Write `old`, and `new` with one token more, with a tokenizer.model but no tokenizer.json."""
     folder = tmp_path_factory.mktemp("models")
     trained = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(

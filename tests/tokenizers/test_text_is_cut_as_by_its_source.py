@@ -24,7 +24,7 @@ CLASSES = {
 
 @pytest.fixture(scope="module", params=FAMILIES)
 def relatives(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`a`, `b` and `c` of one family of tokenizers."""
+    """Write `a`, `b` and `c` of one family of tokenizers."""
     family = str(request.param)
     folder = write_relatives(tmp_path_factory.mktemp(family), family)
     for letter in "abc":
@@ -46,7 +46,7 @@ def linear(models: Iterable[str], rest: str) -> str:
 
 
 def spoken(tokenizer: Any, text: str) -> tuple[list[str], str, str]:
-    """The tokens of a text, and what they are decoded to, with and without special ones."""
+    """Return the tokens of a text, and its decoded text with and without special tokens."""
     ids = tokenizer.encode(text)
     return (
         tokenizer.convert_ids_to_tokens(ids),
@@ -104,7 +104,7 @@ def test_tokens_of_the_recipe_are_matched_whole(relatives: Path, tmp_path: Path)
 
 
 def test_a_vocabulary_made_from_the_bases_brings_its_merges(tmp_path: Path) -> None:
-    """A tokenizer that goes on where the base's ends cuts text as it did by itself."""
+    """A tokenizer that continues the base's merges cuts text as it does by itself."""
     write_token_model(tmp_path / "base", "gpt2", 1, size=40)
     write_token_model(tmp_path / "longer", "gpt2", 2, size=120)
     recipe = linear(("base", "longer"), "tokenizer_source: union\nbase_model: base")

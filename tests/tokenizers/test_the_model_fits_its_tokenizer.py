@@ -29,7 +29,7 @@ UNION = "merge_method: linear\nparameters: {weight: 1}\nmodels: [{model: a}, {mo
 
 
 def load(folder: Path, kind: Any = AutoModelForCausalLM) -> Any:
-    """The model, after making sure that transformers found every tensor and no other."""
+    """Load a model, and check that transformers finds every tensor and no other."""
     model, info = kind.from_pretrained(folder, output_loading_info=True)
     assert not any(info[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
     return model
@@ -107,7 +107,7 @@ ARCHITECTURES = {
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_every_tensor_with_a_row_a_token_is_found(name: str, tmp_path: Path) -> None:
-    """Biases of heads, shared embeddings and heads of their own; not positions or token types."""
+    """Biases of heads, shared embeddings and own heads have a row a token; positions do not."""
     family, config, facts, kind = ARCHITECTURES[name]
     for number, letter in enumerate("ab"):
         folder = tmp_path / letter

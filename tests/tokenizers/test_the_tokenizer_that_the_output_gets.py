@@ -24,7 +24,7 @@ EMBEDDING, HEAD, NORM = "model.embed_tokens.weight", "lm_head.weight", "model.no
 
 
 def speaking(name: str, tokens: str, rows: int | None = None) -> tuple[Source, Vocabulary]:
-    """A model with these tokens, in their order."""
+    """Return a model with these tokens, in their order, and its vocabulary."""
     rows = rows or len(tokens)
     tables = [tensor(table, (rows, 4)) for table in (EMBEDDING, HEAD)]
     model = llama(name, others=tables, config={"vocab_size": rows})

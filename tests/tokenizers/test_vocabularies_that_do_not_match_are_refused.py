@@ -100,7 +100,7 @@ def test_tokens_of_another_kind_are_matched_by_text_where_one_vocabulary_is_kept
 
 
 def test_a_tokenizer_that_must_be_converted_needs_an_extra(models: Path, tmp_path: Path) -> None:
-    """Sentencepiece alone: the message names what to install; the real thing is tested beside."""
+    """The message for a model with sentencepiece alone has the command that installs the extra."""
     shutil.copytree(models / "llama", tmp_path / "old")
     (tmp_path / "old" / "tokenizer.json").unlink()
     (tmp_path / "old" / "tokenizer.model").write_bytes(b"\x0a\x0e")

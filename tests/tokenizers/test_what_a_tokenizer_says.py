@@ -19,7 +19,7 @@ PLAIN = {"model": {"type": "BPE", "vocab": {"a": 0, "b": 1}}}
 
 
 def source(folder: Path, **files: Any) -> Source:
-    """A model with these files (``__`` for the dot); those that are not text are JSON."""
+    """Write a model with these files (``__`` for the dot), as JSON unless they are text."""
     folder.mkdir(exist_ok=True)
     for name, content in files.items():
         text = content if isinstance(content, str) else json.dumps(content)

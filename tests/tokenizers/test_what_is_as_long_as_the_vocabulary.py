@@ -1,5 +1,5 @@
 """Every tensor that is as long as the vocabulary moves with its tokens, whatever it is called: the
-output loads, and its logits are those of its tokens. What cannot be told is refused by name.
+output loads, and its logits are those of its tokens. A tensor that cannot be identified is refused.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ TRAINED = wordpiece(PROSE, 120).to_str()
 
 
 def write(folder: Path, kind: str, seed: int, options: dict[str, Any], *added: str) -> None:
-    """A model with random weights, biases too, and a tokenizer."""
+    """Write a model with random weights, biases too, and a tokenizer."""
     trained = Tokenizer.from_str(TRAINED)
     tokens = trained.get_vocab_size() + trained.add_tokens(list(added))
     transformers.PreTrainedTokenizerFast(tokenizer_object=trained).save_pretrained(folder)
@@ -63,14 +63,14 @@ def write(folder: Path, kind: str, seed: int, options: dict[str, Any], *added: s
 
 
 def loaded(folder: Path, kind: str) -> Any:
-    """The model, after making sure that transformers found every tensor and no other."""
+    """Load a model, and check that transformers finds every tensor and no other."""
     model, info = getattr(transformers, kind).from_pretrained(folder, output_loading_info=True)
     assert not any(info[key] for key in info if key.endswith("keys"))
     return model.eval()
 
 
 def logits(folder: Path, kind: str, tokens: list[str]) -> dict[str, Tensor]:
-    """Of a text of these tokens, what the model says of each token of its vocabulary."""
+    """Return a model's logits for each token of its vocabulary, after a text of these tokens."""
     ids, model = vocabulary(folder), loaded(folder, kind)
     feed = {"input_ids": torch.tensor([[ids[token] for token in tokens]])}
     if model.config.is_encoder_decoder:
@@ -81,7 +81,7 @@ def logits(folder: Path, kind: str, tokens: list[str]) -> dict[str, Tensor]:
 
 
 def renumbered(folder: Path, out: Path, kind: str) -> None:
-    """The same model with other numbers for the same tokens: transformers says the same of them."""
+    """Write the model with other numbers for its tokens, and check that its logits are the same."""
     shutil.copytree(folder, out)
     count = len(vocabulary(folder))
     order = torch.randperm(count, generator=torch.Generator().manual_seed(7))
@@ -177,7 +177,7 @@ def test_an_older_name_of_the_size_is_followed(models: Path, tmp_path: Path) -> 
 def test_a_tied_head_that_only_one_model_saved_is_found(
     kind: str, head: str, models: Path, tmp_path: Path
 ) -> None:
-    """Older checkpoints have it twice."""
+    """Older checkpoints store the tensor of a tied head twice."""
     shutil.copytree(models / kind, tmp_path / "models")
     path = tmp_path / "models" / "a" / "model.safetensors"
     tensors = load_file(path)
@@ -207,7 +207,7 @@ def test_what_cannot_be_told_is_refused_by_name(other: str, tmp_path: Path) -> N
 
 
 def test_an_embedding_with_rows_for_something_else_is_not_cut(tmp_path: Path) -> None:
-    """As that of Llama 3.2 Vision, which has eight for images."""
+    """The embedding of Llama 3.2 Vision, for example, has eight rows for images."""
     for seed, name in enumerate("ab"):
         kind, options = "LlamaForCausalLM", {**BERT, "num_key_value_heads": 2}
         write(tmp_path / name, kind, seed, options, f"[{name}]")

@@ -40,7 +40,7 @@ CHAT = (
 
 
 def llama(corpus: str, size: int) -> Tokenizer:
-    """BPE with ``▁`` for blanks and bytes for what is not in the vocabulary, as in Llama 2."""
+    """Train a BPE with ``▁`` for blanks and bytes for unknown characters, as in Llama 2."""
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True))
     tokenizer.normalizer = normalizers.Sequence(
         [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
@@ -68,7 +68,7 @@ def llama(corpus: str, size: int) -> Tokenizer:
 
 
 def gpt2(corpus: str, size: int) -> Tokenizer:
-    """BPE, byte-level, as in GPT-2: the special token has the last id."""
+    """Train a byte-level BPE, as in GPT-2: the special token has the last id."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -79,7 +79,7 @@ def gpt2(corpus: str, size: int) -> Tokenizer:
 
 
 def qwen(corpus: str, size: int) -> Tokenizer:
-    """BPE, byte-level after NFC and a regular expression, as in Qwen: special tokens at the end."""
+    """Train a byte-level BPE with NFC and a pattern, as in Qwen: special tokens are at the end."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer = normalizers.NFC()
     pattern = Regex(
@@ -99,7 +99,7 @@ def qwen(corpus: str, size: int) -> Tokenizer:
 
 
 def unigram(corpus: str, size: int) -> Tokenizer:
-    """Unigram with Metaspace, as in T5: a score for every token, no bytes."""
+    """Train a Unigram model with Metaspace, as in T5: a score for every token, no bytes."""
     tokenizer = Tokenizer(models.Unigram())
     tokenizer.normalizer = normalizers.NFKC()
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
@@ -118,7 +118,7 @@ def unigram(corpus: str, size: int) -> Tokenizer:
 
 
 def wordpiece(corpus: str, size: int) -> Tokenizer:
-    """WordPiece with [CLS] and [SEP], as in BERT."""
+    """Train a WordPiece model with [CLS] and [SEP], as in BERT."""
     tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()

@@ -22,12 +22,12 @@ def write_token_model(
     config: dict[str, Any] | None = None,
     **tokenizer: Any,
 ) -> Path:
-    """A model folder with a tokenizer.
+    """Write a model folder with a tokenizer.
 
     Args:
-        seed: of the weights.
+        seed: the seed of the weights.
         padding: rows that the embedding has beyond the tokenizer's tokens.
-        config: what differs from a Llama of one layer.
+        config: settings that differ from a Llama of one layer.
         tokenizer: arguments of `write_tokenizer`.
     """
     tokens = len(write_tokenizer(folder, family, **tokenizer))
@@ -37,8 +37,9 @@ def write_token_model(
 
 
 def write_relatives(folder: Path, family: str) -> Path:
-    """``FAMILY-a`` and ``-b`` with one vocabulary and different added tokens; ``-c`` is a stranger
-    of the same kind, with another vocabulary and a padded embedding.
+    """Write ``FAMILY-a`` and ``-b`` with one vocabulary and different added tokens, and ``-c``.
+
+    ``FAMILY-c`` is of the same kind, with another vocabulary and a padded embedding.
     """
     write_token_model(
         folder / f"{family}-a",
@@ -64,12 +65,12 @@ def write_relatives(folder: Path, family: str) -> Path:
 
 
 def vocabulary(folder: Path) -> dict[str, int]:
-    """Every token with its number."""
+    """Return every token with its number."""
     return dict(Tokenizer.from_file(str(folder / "tokenizer.json")).get_vocab())
 
 
 def rows_by_token(folder: Path, tensor: Tensor) -> dict[str, Tensor]:
-    """A tensor's row of each token."""
+    """Return a tensor's row of each token."""
     return {token: tensor[number] for token, number in vocabulary(folder).items()}
 
 
