@@ -1,4 +1,4 @@
-"""Promise: what can be known of a recipe without its models is told before they are opened."""
+"""Promise: what can be known of a recipe without its models is reported before they are opened."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Promise: what models say of themselves, and what a plan assumes of them, is in its notes, once;
-several problems are told together, in the order of the recipe.
+several problems are reported together, in the order of the recipe.
 """
 
 from __future__ import annotations

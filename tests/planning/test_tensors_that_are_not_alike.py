@@ -1,4 +1,4 @@
-"""Promise: what one model lacks or has otherwise is copied, matched, or told with its cause."""
+"""Promise: what one model lacks or has otherwise is copied, matched, or reported with its cause."""
 
 from __future__ import annotations
 

@@ -232,7 +232,7 @@ def test_an_output_without_a_tokenizer_is_reminded_of() -> None:
 
 
 def test_without_any_config_the_output_has_none_and_that_is_noted() -> None:
-    """No library loads such an output, but tokens can be matched."""
+    """No library loads an output without a config.json, but tokens can be matched."""
     bare = [replace(model(name), config={}) for name in "ab"]
     found = planned(LINEAR + "tokenizer_source: union\n", *bare)
     assert any("the output has none; no library can load it" in note for note in found.notes)

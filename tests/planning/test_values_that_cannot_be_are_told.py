@@ -1,4 +1,4 @@
-"""Promise: a parameter that cannot be meant is told once, where it stands; an odd one is noted."""
+"""Promise: an impossible value is reported once, with its place; an odd one is noted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `plan` says of memory and disk is what `run` then takes."""
+"""Promise: `run` takes the memory and the disk space that `plan` predicts."""
 
 from __future__ import annotations
 

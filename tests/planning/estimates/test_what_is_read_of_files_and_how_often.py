@@ -1,5 +1,5 @@
-"""Promise: what a plan says is read of its files, and fetched of streamed ones, is each range of
-each pass, in its order.
+"""Promise: a plan lists what is read of its files, and fetched of streamed ones: each range of each
+pass, in order.
 """
 
 from __future__ import annotations

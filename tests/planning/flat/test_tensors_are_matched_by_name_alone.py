@@ -1,4 +1,4 @@
-"""Models without a config.json: tensors are matched by name, and nothing else is assumed."""
+"""Promise: tensors of models without a config.json are matched by name alone."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Promise: a recipe of adapters alone makes an adapter, with the values that it says of modules;
-what is of models alone is refused there, and a rank in a recipe of models.
+"""Promise: a recipe of adapters alone makes an adapter, with the recipe's values for modules;
+settings of models are refused there, and a rank in a recipe of models.
 """
 
 from __future__ import annotations

@@ -342,7 +342,7 @@ def test_other_layers_that_the_same_key_counts_are_refused() -> None:
 
 
 def test_layers_of_different_kinds_that_are_merged_are_named() -> None:
-    """Layers of all these kinds have the same tensors, and config.json can name only one kind."""
+    """Layers of several kinds have the same tensors, and config.json can name only one kind."""
     a = model(model_type="gemma3_text", sliding_window_pattern=2)
     b = model(name="b", model_type="gemma3_text", sliding_window_pattern=4)
     both = "[{{model: a, layer_range: [0, 4]}}, {{model: b, layer_range: [{}, {}]}}]"

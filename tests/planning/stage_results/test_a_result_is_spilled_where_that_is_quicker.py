@@ -24,7 +24,7 @@ SIZE = 3 * MIB
 
 BYTES = 4 * SIZE / MIB
 READ = 1.0
-"""The milliseconds for a MiB here, so that what is read counts among the rest."""
+"""The milliseconds to read a MiB here, long enough to count beside the computation."""
 
 COST = {name: METHODS[name].cost.milliseconds for name in ("linear", "ties", "iso_c")}
 SELECTING = ", density: 0.5"

@@ -143,7 +143,7 @@ def test_what_cannot_be_kept_is_told_at_once(plan: Plan) -> None:
 
 
 def test_beside_an_adapter_whose_ranks_are_not_known_none_is_kept(plan: Plan) -> None:
-    """Units of such an adapter may have other places when all of them are committed."""
+    """Units of an adapter with chosen ranks may have other places when all are committed."""
     of_known: Any = SimpleNamespace(highest={})
     chosen: Any = SimpleNamespace(highest={"q_proj": 8})
     assert what(replace(plan, adapter=of_known), "one") == []

@@ -107,7 +107,7 @@ def unit_of(text: str, number: int = 0) -> Unit:
 def test_what_is_read_once_for_two(one: str, other: str, number: int, *, expected: bool) -> None:
     """Two units share their reads if their tensors are the same, and their statistics, if any.
 
-    Statistics of a tensor of one block are found as it is computed.
+    Statistics of a tensor of one block are found when the block is computed.
     """
     units = [replace(unit_of(text, number), number=n) for n, text in enumerate((one, other))]
     assert have_same_reads(*units) == expected
@@ -252,7 +252,7 @@ def test_kept_stages_come_after_the_variants() -> None:
 
 
 def test_windows_that_overlap_follow_each_other() -> None:
-    """The first window and the last share no checkpoint, but each shares one with the next."""
+    """The first and the last window share no checkpoint, but each one shares one with the next."""
     recipe = parse_recipe("average: {checkpoints: [a, b, c, d, e, f], window: 2}")
     sources = numbered({ref: replace(llama(ref.name), ref=ref) for ref in recipe.source_models})
     plans = [
