@@ -160,7 +160,7 @@ def test_each_of_several_files_is_told_by_itself(tmp_path: Path) -> None:
 
 
 def test_a_stamp_has_all_that_the_filesystem_says_of_a_change(source: Source) -> None:
-    """One of these facts may be all that differs if a filesystem does not keep the others."""
+    """One fact of the stamp may be all that differs if a filesystem does not keep the others."""
     stat = source.path(FILE).stat()
     stamp = source.files[FILE].stamp
     assert stamp is not None

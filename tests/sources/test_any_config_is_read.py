@@ -1,4 +1,4 @@
-"""config.json may have any values: what a model is, is read of it, or it says nothing."""
+"""Promise: config.json may have any values; a value of the wrong kind counts as absent."""
 
 from __future__ import annotations
 

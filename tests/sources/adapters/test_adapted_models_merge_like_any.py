@@ -1,4 +1,4 @@
-"""A model with an adapter is an input like any other: in every method, in any blocks, killed."""
+"""Promise: a model with an adapter is an input like any other, in every method and after a kill."""
 
 import json
 import os

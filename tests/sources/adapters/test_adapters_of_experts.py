@@ -1,4 +1,4 @@
-"""Adapters of experts, of packed tensors or of single matrices, on models of either form."""
+"""Promise: adapters of packed experts or of single matrices apply to models of either form."""
 
 from __future__ import annotations
 

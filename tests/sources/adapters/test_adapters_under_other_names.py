@@ -98,7 +98,7 @@ def test_two_adapters_in_one_file_are_refused(models: Path) -> None:
 def test_a_rank_that_the_config_does_not_say_is_refused(
     said: dict[str, object], models: Path
 ) -> None:
-    """The scale follows from the rank, and peft loads no such adapter."""
+    """The scale follows from the rank, and peft does not load an adapter with another one."""
     shutil.copytree(models / "peft", models / "ranks", dirs_exist_ok=True)
     config = json.loads((models / "peft" / "adapter_config.json").read_text())
     (models / "ranks" / "adapter_config.json").write_text(json.dumps(config | said))

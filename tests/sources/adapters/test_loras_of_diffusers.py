@@ -94,7 +94,7 @@ def assert_fused_alike(models: Path, kind: str, name: str, out: Path) -> None:
 def test_the_output_is_what_diffusers_fuses(
     kind: str, options: str, told: bool, models: Path, tmp_path: Path
 ) -> None:
-    """The ranks are the alphas in diffusers if the header does not name them."""
+    """The alphas are the ranks in diffusers if the header does not have them."""
     name = f"{kind} {options} {told}".replace(" ", "_")
     write_lora(models, kind, name, told=told, **OPTIONS[options])
     assert_fused_alike(models, kind, name, tmp_path / "out")

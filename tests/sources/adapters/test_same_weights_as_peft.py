@@ -90,7 +90,7 @@ def test_a_square_weight_is_taken_as_its_module_stores_it(said: bool, tmp_path: 
 def test_an_embedding_with_as_many_tokens_as_columns(
     options: dict[str, Any], tmp_path: Path
 ) -> None:
-    """The shapes of the matrices of such an embedding would fit either way round."""
+    """The matrices of an embedding with equal sides would fit either way round."""
     base = write_base(tmp_path / "base", "llama", vocab_size=16)
     write_adapter(tmp_path / "adapter", base, "llama", target_modules=["embed_tokens"], **options)
     ours = tensors_of(merge(tmp_path, COPY, tmp_path / "out"))

@@ -1,4 +1,4 @@
-"""Tokenizer, vocabulary and head of a model whose adapter changes them; transformers opens it."""
+"""Promise: transformers opens a model with the tokenizer, vocabulary and head of its adapter."""
 
 import json
 from pathlib import Path

@@ -212,4 +212,4 @@ LYING: dict[str, bytes] = {
     "legacy_cut_in_a_pickle": saved(TENSORS, zipped=False)[:200],
     "legacy_cut_after_the_magic": saved(TENSORS, zipped=False)[:15],
 }
-"""Checkpoints that are damaged, or say of themselves what is not so."""
+"""Checkpoints that are damaged, or whose statements about themselves are false."""

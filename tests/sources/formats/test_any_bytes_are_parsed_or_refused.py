@@ -1,4 +1,4 @@
-"""Whatever a file holds: its header is read, or `InputError` says what is wrong with it."""
+"""Promise: the header of any file is read, or `InputError` says what is wrong with the file."""
 
 import json
 from collections.abc import Iterator

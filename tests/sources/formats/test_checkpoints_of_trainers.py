@@ -1,4 +1,4 @@
-"""What trainers save around the tensors is left out by name, and nothing of it is made."""
+"""Promise: what trainers save beside the tensors is left out by name, and never constructed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ torch.save({
     "settings": Settings(lr=0.1, deep=Deep()),
 }, sys.argv[1])
 """
-"""Saves with classes that the process which reads does not have."""
+"""A script that saves a checkpoint with classes that the reading process does not have."""
 
 
 def opened(path: Path) -> Source:

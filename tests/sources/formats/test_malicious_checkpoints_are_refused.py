@@ -148,7 +148,7 @@ def test_any_truncation(zipped: bool, data: st.DataObject) -> None:
 
 
 def test_nothing_is_looked_up_that_a_pickle_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reading a pickle imports no module, not even of the names that it may use."""
+    """Reading a pickle imports no module, not even for a name that it may use."""
     import builtins
 
     def forbidden(name: str, *rest: object) -> None:

@@ -1,4 +1,4 @@
-"""Promise: no bytes of a GGUF file make anything but an error that says what is wrong with it."""
+"""Promise: any bytes of a GGUF file are read, or cause an error that says what is wrong with it."""
 
 from __future__ import annotations
 

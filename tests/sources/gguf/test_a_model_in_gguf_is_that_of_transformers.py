@@ -13,11 +13,11 @@ from resumerge.recipe.references import read_reference
 from resumerge.sources import open_source
 
 BY_TRANSFORMERS = [name for name in FAMILIES if name not in ("gemma", "mixtral")]
-"""The families that it has no conversion for are compared with what they were written from."""
+"""The families that transformers converts; others are compared with what they were written from."""
 
 DIFFERENT = {"_name_or_path", "architectures", "quantization_config", "dtype", "rms_norm_eps"}
 OURS_IS_BETTER = {"sliding_window", "head_dim", "query_pre_attn_scalar"}
-"""What transformers leaves at its default though the file says it, or the family implies it."""
+"""Settings that transformers leaves at the default, although the file or the family has them."""
 
 
 @pytest.mark.parametrize("name", BY_TRANSFORMERS)

@@ -1,4 +1,4 @@
-"""Promise: a model in GGUF is found as a file or in a folder; what lies beside it has rules."""
+"""Promise: a model in GGUF is found as a file or in a folder; the files beside it have rules."""
 
 from __future__ import annotations
 
