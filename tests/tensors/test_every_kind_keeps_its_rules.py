@@ -62,7 +62,7 @@ SMALL = {
     (repacked, "ROWS"): 2,
     (adapted_module, "CHUNK"): 7,
 }
-"""How little may be computed at once."""
+"""Small values for the constants that decide how much is computed at once."""
 
 
 @of_every_kind

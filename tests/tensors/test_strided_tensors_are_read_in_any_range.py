@@ -65,7 +65,7 @@ class Numbers:
 
 @pytest.mark.parametrize("strides", [None, (1, 12, 3)])
 def test_a_part_has_the_elements_of_the_whole(strides: tuple[int, ...] | None) -> None:
-    """An expert's matrix is such a part, wherever its elements lie."""
+    """An expert's matrix is a part of a packed tensor, wherever its elements lie."""
     whole = Stored("w", "BF16", (3, 2, 4), "f", 2 * OFFSET, strides)
     with_ = evaluation(Numbers())
     parts = [read(with_, part_of(whole, f"p{number}", (2, 4), number)) for number in range(3)]

@@ -1,5 +1,5 @@
-"""Promise: a tensor that lies in tiles has the elements that they have, in whatever range it is
-read, and what is read of them is told."""
+"""Promise: a tensor in tiles has the elements of its tiles, in whatever range it is read, and
+tells what is read of them."""
 
 from __future__ import annotations
 

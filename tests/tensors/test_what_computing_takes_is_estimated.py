@@ -48,7 +48,7 @@ BYTES: dict[str, float] = {
     "adapted": ADAPTER_SCRATCH,
     "adapted_with_magnitudes": ADAPTER_SCRATCH + 2 * AT_ONCE,
 }
-"""Those of all others are 0, or of the examples that they are like."""
+"""The working bytes of examples; all others have 0, or those of an example that they are like."""
 
 MILLISECONDS = {
     "dequantised": 60 * 0.8,

@@ -1,6 +1,6 @@
 """Promise: a merge of merges has the bytes of merging twice, by way of a file that rounds alike.
 
-Whatever the methods, their blocks, ranges of the evaluation, and adapters or rows in between.
+The methods vary, and so do their blocks, the ranges, and the adapters or rows in between.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ NUMEL = math.prod(SHAPE)
 NAME = "w"
 FIRST, SECOND = 100, 75
 RUN_BLOCKS = 4
-"""Elements of a block of the inner and of the outer tensor, neither a multiple of the other."""
+"""Blocks of a run; above, elements of an inner and an outer block, no multiples of each other."""
 
 METHOD = {
     "linear": ({}, {"weight": 0.6}, None),

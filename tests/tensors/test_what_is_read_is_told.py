@@ -42,7 +42,7 @@ class CountingFiles:
     """Files of zeros that note the elements that are read.
 
     Args:
-        leaves: the tensors that lie in them.
+        leaves: the tensors in the files.
     """
 
     def __init__(self, leaves: Iterable[Stored]) -> None:

@@ -47,7 +47,7 @@ def floats(tensor: Tensor) -> np.ndarray:
 
 @pytest.mark.needs("torch")
 def test_of_experts_of_which_an_adapter_changes_some() -> None:
-    """The packed tensor of such experts has the widest type of all until it is rounded."""
+    """Packed experts of which some are adapted have the widest type of all before rounding."""
     parts = (stored("first", "BF16"), adapted("second"), stored("third", "BF16"))
     packed = Stacked.of("packed", (len(parts), *SHAPE), parts)
     exact = packed.exact
