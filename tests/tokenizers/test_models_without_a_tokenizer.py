@@ -33,7 +33,7 @@ TWO = (
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Write `a` and `b` with tokenizers, and `mute`, `wider` and `narrower` without.
 
-    The latter have as many rows as `a`, more rows, and fewer.
+    `mute` has as many rows as `a`, `wider` has more, and `narrower` has fewer.
     """
     folder = tmp_path_factory.mktemp("models")
     write_token_model(folder / "a", "llama", 1, size=20, added=["[A]"])

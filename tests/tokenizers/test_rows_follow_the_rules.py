@@ -349,7 +349,7 @@ def test_new_tokens_are_told() -> None:
 def test_what_a_new_token_is() -> None:
     """A new token has the definition that it has in the model that it comes from.
 
-    A plain one that the recipe adds is defined too, because text is not cut into it by itself.
+    A plain token that the recipe adds is defined too, because text is not cut into it by itself.
     """
     definition = {"content": "d", "special": True}
     b = model("B", "abd", added={"d": definition})

@@ -1,6 +1,6 @@
 """Every token's row in embedding and head is what mergekit 0.1.5 writes, within 1e-5 in float32.
 
-Compared token by token: the numbers that mergekit gives to new tokens differ from run to run.
+Rows are compared token by token, because mergekit's numbers of new tokens differ between runs.
 """
 
 from __future__ import annotations

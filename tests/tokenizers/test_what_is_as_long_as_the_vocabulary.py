@@ -44,7 +44,7 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
 
 
 TRAINED = wordpiece(PROSE, 120).to_str()
-"""Trained once: training numbers equally common pieces as it likes."""
+"""A tokenizer that is trained once, because training numbers equally common pieces in any order."""
 
 
 def write(folder: Path, kind: str, seed: int, options: dict[str, Any], *added: str) -> None:

@@ -167,7 +167,7 @@ def write_tokenizer(
     """Train a tokenizer and save it as transformers does.
 
     Args:
-        size: of the trained vocabulary, about; bytes and special tokens come on top.
+        size: about the size of the trained vocabulary, without bytes and special tokens.
         added: tokens added after training that are matched in the text.
         special: the same, and left out when decoding.
     """
