@@ -1,4 +1,4 @@
-"""A download that a process began which is gone."""
+"""A download that a process began before it was killed."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ CUT = 700_000
 
 
 class Killed(Exception):
-    """Stands for the end of the process."""
+    """A stand-in for the end of the process."""
 
 
 def begun(hub: Hub, metadata: MetadataCache | None = None) -> Source:
-    """A source of which a part has been downloaded by a process that is gone."""
+    """Return a source, of which an earlier process downloaded a part before it was killed."""
     hub.commit("org/model", MODEL)
     source = open_hub_model(ref("org/model"))
 

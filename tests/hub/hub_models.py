@@ -10,7 +10,7 @@ CONFIG = json.dumps({"model_type": "llama", "num_hidden_layers": 2}).encode()
 
 
 def safetensors(names: list[str], numel: int = 256, fill: int = 0) -> bytes:
-    """A safetensors file of one-dimensional BF16 tensors, every byte of them `fill`."""
+    """Return a safetensors file of one-dimensional BF16 tensors, every byte of them `fill`."""
     size = 2 * numel
     header = json.dumps(
         {
@@ -22,7 +22,7 @@ def safetensors(names: list[str], numel: int = 256, fill: int = 0) -> bytes:
 
 
 def single(fill: int = 0, numel: int = 256) -> dict[str, bytes]:
-    """A model in one file, with its tokenizer."""
+    """Return the files of a model with one weight file and a tokenizer."""
     names = [f"model.layers.{i}.mlp.down_proj.weight" for i in range(2)]
     return {
         "config.json": CONFIG,
@@ -38,7 +38,7 @@ def shard(number: int, count: int) -> str:
 
 
 def sharded(count: int = 3, numel: int = 256) -> dict[str, bytes]:
-    """A model of `count` files, one layer in each."""
+    """Return the files of a model of `count` shards, one layer in each."""
     names = {f"model.layers.{i}.weight": shard(i + 1, count) for i in range(count)}
     index = json.dumps({"metadata": {}, "weight_map": names}).encode()
     files = {"config.json": CONFIG, "model.safetensors.index.json": index}
@@ -48,6 +48,7 @@ def sharded(count: int = 3, numel: int = 256) -> dict[str, bytes]:
 
 
 def ref(text: str) -> ModelRef:
-    """``org/name`` or ``org/name@revision`` as a recipe would name it."""
+    """Return the reference to a model that a recipe has for ``org/name`` or
+    ``org/name@revision``."""
     name, _, revision = text.partition("@")
     return ModelRef(text, name, revision or None)

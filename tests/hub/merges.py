@@ -34,11 +34,12 @@ slices:
   - sources: [{model: org/math, layer_range: [0, 8]}]
   - sources: [{model: org/code, layer_range: [0, 8]}]
 """
-"""All layers of both, one after the other: it computes nothing, and so starts quickly."""
+"""All layers of both models, one after the other: the merge computes nothing, so it starts
+quickly."""
 
 
 def layered(seed: int, shards: int = 8, numel: int = 100_000, tensors: int = 2) -> dict[str, bytes]:
-    """A sharded model of random BF16 weights: in each shard a layer of `tensors` tensors."""
+    """Return a sharded model of random BF16 weights: in each shard a layer of `tensors` tensors."""
     draw = random.Random(seed)
     weight_map: dict[str, str] = {}
     files: dict[str, bytes] = {"tokenizer.json": b"{}", "tokenizer_config.json": b'{"a": 1}'}
@@ -88,7 +89,8 @@ class Place:
         }
 
     def start(self, *words: object) -> subprocess.Popen[str]:
-        """Start a command; a merge in one process, so that a signal to it is one to the worker."""
+        """Start a command; a merge runs in one process, so that a signal to it reaches the
+        worker."""
         alone = ["--no-supervise"] if words[0] in ("run", "resume") else []
         return subprocess.Popen(
             [sys.executable, "-m", "resumerge", *map(str, words), *alone],
@@ -107,16 +109,16 @@ class Place:
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def document(self, *words: object, expect: int = 0) -> Any:
-        """The JSON that a command prints."""
+        """Run a command, and return the JSON that it prints."""
         return json.loads(self.call(*words, "--json", expect=expect).stdout)
 
     def events(self, kind: str) -> list[Mapping[str, Any]]:
-        """The data of all events of a kind, of the newest run."""
+        """Return the data of all events of a kind, of the newest run."""
         runs = self.document("status")["runs"]
         return [event["data"] for event in runs[0]["events"] if event["kind"] == kind]
 
     def committed(self) -> int:
-        """How many units the newest run has committed."""
+        """Return how many units the newest run has committed."""
         runs = [run for run in self.folder.glob("state/*") if (run / "ledger.db").exists()]
         ledgers = sorted(run / "ledger.db" for run in runs if run.suffix != ".new")
         if not ledgers:
@@ -127,7 +129,7 @@ class Place:
             )
 
     def blob(self, repo: str, name: str) -> Path:
-        """Where this place's cache keeps a file of a repo's main branch."""
+        """Return the path in this place's cache of a file of a repo's main branch."""
         store = self.hub.repos[repo]
         commit = store.branches["main"]
         file = HubFile(repo, commit, name, 0, store.commits[commit][name].etag)
@@ -136,7 +138,7 @@ class Place:
 
 
 def output(folder: Path) -> dict[str, bytes]:
-    """Every file of a merge's output but the card, which names the folder."""
+    """Return every file of a merge's output except the card, which names the folder."""
     return {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for path in sorted(folder.rglob("*"))

@@ -30,7 +30,7 @@ offline = true
 
 
 def install() -> Path:
-    """Install it, if it is not there.
+    """Install olah, if it is not installed.
 
     Returns:
         The command that starts it.
@@ -45,7 +45,7 @@ def install() -> Path:
 
 
 class Olah:
-    """Serves git repositories as the Hub's models; answers range requests with the whole file."""
+    """A server of git repositories as the Hub's models; it sends whole files for ranges."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -58,7 +58,7 @@ class Olah:
         return f"http://127.0.0.1:{self.port}"
 
     def commit(self, repo: str, files: dict[str, bytes]) -> str:
-        """Put a model into a new repository; the id of its commit."""
+        """Put a model into a new repository, and return the id of its commit."""
         folder = self.folder / "mirrors" / "models" / repo
         folder.mkdir(parents=True)
         for name, data in files.items():
@@ -69,7 +69,7 @@ class Olah:
         return self._git(folder, "rev-parse", "HEAD").strip()
 
     def start(self) -> None:
-        """Returns when it answers."""
+        """Start the server, and return when it answers."""
         config = self.folder / "olah.toml"
         config.write_text(CONFIG.format(port=self.port, folder=self.folder))
         with (self.folder / "olah.log").open("w") as log:

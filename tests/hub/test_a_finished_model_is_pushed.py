@@ -24,7 +24,7 @@ REPO = "org/pushed"
 
 @pytest.fixture(scope="module")
 def merged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder with a run that is done: `out`, in four shards, and `state`."""
+    """Yield a folder with a run that is done: `out`, in four shards, and `state`."""
     folder = tmp_path_factory.mktemp("merged")
     server = Hub(folder / "home")
     server.start()
@@ -38,7 +38,7 @@ def merged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture
 def place(hub: Hub, merged: Path, tmp_path: Path) -> Iterator[Place]:
-    """Where a repo can be reached; what a test does to the merged folder is undone."""
+    """Yield a place that reaches the Hub; restore the merged folder after the test."""
     for name in ("out", "state"):
         shutil.copytree(merged / name, tmp_path / name)
     yield Place(hub, tmp_path / "place", COPIES)
@@ -52,7 +52,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def push(place: Place, merged: Path, *more: object, expect: int = 0) -> str:
-    """What the command prints for people, on stdout or, if it fails, on stderr."""
+    """Run the command, and return what it prints on stdout or, if it fails, on stderr."""
     words = ("push", merged / "out", REPO, "--state-dir", merged / "state", *more)
     done = place.call(*words, expect=expect)
     return done.stderr if expect else done.stdout
@@ -229,7 +229,7 @@ def test_in_python_and_without_a_run(hub: Hub, place: Place, merged: Path, tmp_p
 
 
 def test_a_model_of_one_file_is_pushed_as_one_file(hub: Hub, place: Place) -> None:
-    """Into a repo that may have other files of that kind."""
+    """The repo may have other files of that kind."""
     folder = place.folder
     for seed, name in enumerate("ab"):
         tensors = {"block.weight": torch.full((4, 4), float(seed))}

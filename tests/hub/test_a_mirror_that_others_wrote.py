@@ -1,4 +1,4 @@
-"""Against olah: no sizes in its listings, git's hashes for all files, and no ranges."""
+"""Promise: olah serves as the Hub, with no sizes in its listings, git's hashes, and no ranges."""
 
 from __future__ import annotations
 

@@ -38,12 +38,12 @@ def metadata(tmp_path: Path) -> MetadataCache:
 
 @pytest.fixture
 def source(hub: Hub, metadata: MetadataCache, sleeps: list[float]) -> Source:
-    """Begun by an earlier process."""
+    """Return a source whose download an earlier process began."""
     return begun(hub, metadata)
 
 
 def fetch_again(source: Source, metadata: MetadataCache) -> list[str]:
-    """The kinds of the events."""
+    """Fetch the file, and return the kinds of the events."""
     events: list[str] = []
     callbacks = DownloadCallbacks(on_event=lambda kind, **data: events.append(kind))
     fetch(source, [NAME], metadata, callbacks)
@@ -52,7 +52,7 @@ def fetch_again(source: Source, metadata: MetadataCache) -> list[str]:
 
 
 def statuses(hub: Hub) -> list[tuple[int, bool]]:
-    """Of each download, and whether a range was asked for."""
+    """Return the status of each download, and whether its request had a range."""
     return [(r.status, "Range" in r.headers) for r in downloads(hub)]
 
 
@@ -90,7 +90,7 @@ def test_a_file_that_was_not_begun_is_asked_for_whole(
 def test_where_the_file_was_another_no_byte_of_it_is_kept(
     hub: Hub, source: Source, metadata: MetadataCache
 ) -> None:
-    """The server does not know ``If-Range``, and sends the rest of what it has by now."""
+    """A server that does not know ``If-Range`` sends the rest of the file that it has now."""
     hub.heeds_if_range = False
     file = remote_file(source, NAME)
     file.partial.write_bytes(bytes(CUT))
@@ -100,11 +100,11 @@ def test_where_the_file_was_another_no_byte_of_it_is_kept(
 
 
 Headers = dict[str, str | None]
-"""With {there} for the bytes that are there."""
+"""Headers, with {there} in place of the number of bytes that are on the disk."""
 
 
 def answer(hub: Hub, source: Source, headers: Headers) -> None:
-    """Have the server say this, once."""
+    """Let the server send these headers, once."""
     there = remote_file(source, NAME).partial.stat().st_size
     says = {key: value and value.format(there=there) for key, value in headers.items()}
     hub.fail("/cdn/", says=says)
@@ -152,7 +152,7 @@ def test_a_server_whose_file_ends_before_is_asked_for_all_of_it(
 def test_of_a_whole_file_what_is_there_is_skipped(
     hub: Hub, source: Source, metadata: MetadataCache
 ) -> None:
-    """The bytes that are there count: one that is wrong is found at the end."""
+    """The bytes on the disk are kept: a wrong one among them is found at the end."""
     hub.ranges = False
     partial = remote_file(source, NAME).partial
     partial.write_bytes(b"?" + partial.read_bytes()[1:])
@@ -303,7 +303,7 @@ def test_it_can_be_stopped(hub: Hub, source: Source, metadata: MetadataCache, wh
 def test_one_that_another_process_brought_meanwhile_is_not_downloaded(
     hub: Hub, source: Source, metadata: MetadataCache
 ) -> None:
-    """But for the damaged one that is to be replaced."""
+    """A file is replaced only if it is the one known to be damaged, or if it is too short."""
     file = remote_file(source, NAME)
     file.blob.write_bytes(b"?" + MODEL[NAME][1:])
     damaged = file.inode

@@ -27,7 +27,7 @@ RECIPE = "merge_method: passthrough\nmodels: [{model: org/base+org/adapter}]\n"
 
 
 def repo(tensors: dict[str, Tensor], name: str, config: bytes, pickled: bool) -> dict[str, bytes]:
-    """The files of a model or an adapter, in either format."""
+    """Return the files of a model or an adapter, in either format."""
     folder = "adapter_" if name == "adapter" else ""
     if not pickled:
         return {f"{folder}config.json": config, f"{folder or ''}model.safetensors": save(tensors)}

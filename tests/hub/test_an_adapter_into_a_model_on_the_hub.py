@@ -49,7 +49,7 @@ def test_by_way_of_a_small_disk(hub: Hub, tmp_path: Path) -> None:
 
 
 def test_what_was_downloaded_is_the_output(hub: Hub, tmp_path: Path) -> None:
-    """With --link a cached file gets another name, which stays when the cache loses its own."""
+    """A cached file gets another name by --link, and keeps it when the cache removes its own."""
     place = tmp_path / "place"
     place.mkdir()
     before = commit(hub, tmp_path, SIX_LAYERS)
@@ -96,7 +96,7 @@ def test_evicted_downloads_stay_as_the_output(hub: Hub, tmp_path: Path) -> None:
 
 
 def commit(hub: Hub, folder: Path, config: dict[str, Any]) -> dict[str, bytes]:
-    """A model and an adapter of it on the Hub; the model's shards."""
+    """Commit a model and an adapter of it to the Hub, and return the model's shards."""
     write_adapter(folder / "adapter", write_in_files(folder / "base", config), [1, 4])
     for name in ("base", "adapter"):
         files = {file.name: file.read_bytes() for file in (folder / name).iterdir()}
@@ -105,7 +105,7 @@ def commit(hub: Hub, folder: Path, config: dict[str, Any]) -> dict[str, bytes]:
 
 
 def finish(hub: Hub, place: Path, *words: str, expect: int = 0) -> str:
-    """The command to its end, and what it printed to stderr."""
+    """Run the command to its end, and return what it printed to stderr."""
     process = start(hub, place, *words)
     _, stderr = process.communicate()
     assert process.returncode == expect, stderr
@@ -117,7 +117,7 @@ def newest(hub: Hub, repo: str) -> Any:
 
 
 def start(hub: Hub, place: Path, *words: str) -> subprocess.Popen[str]:
-    """The command in one process, with all of its files on a disk."""
+    """Start the command in one process, with all of its files on a disk."""
     home = {"HF_HOME": str(place / "hf"), "TMPDIR": str(place), "HF_TOKEN": "hf_test"}
     return subprocess.Popen(
         [sys.executable, "-m", "resumerge", *words, "--state-dir", "state"]

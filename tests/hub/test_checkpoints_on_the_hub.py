@@ -30,7 +30,7 @@ def pickled(tensors: dict[str, Tensor]) -> bytes:
 
 
 def test_merged_and_found_again_without_the_network(hub: Hub, tmp_path: Path) -> None:
-    """Into one file, as the first model is one."""
+    """The output is one file, because the first model is one file."""
     other = save({"x": torch.zeros(9)})
     hub.commit("org/files", {"a.safetensors": other, "deep/b.pt": pickled(TENSORS)})
     weights = {"step_10.safetensors": save(DOUBLE), "optimizer.pt": b"state", "notes.txt": b""}

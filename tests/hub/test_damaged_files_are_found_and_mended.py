@@ -12,7 +12,7 @@ from merges import COPIES, Place, layered, output
 
 
 def flip(path: Path, at: int = 5000) -> None:
-    """Change a byte of a file, and neither its size nor the time that programs can set."""
+    """Change a byte of a file, but neither its size nor the time that programs can set."""
     stat = path.stat()
     with path.open("r+b") as stream:
         stream.seek(at)
@@ -23,13 +23,13 @@ def flip(path: Path, at: int = 5000) -> None:
 
 
 def states(document: dict[str, list[dict[str, str]]]) -> dict[str, str]:
-    """What is not intact."""
+    """Return the state of each file that is not intact."""
     return {f["file"]: f["state"] for f in document["files"] if f["state"] != "intact"}
 
 
 @pytest.fixture
 def merged(hub: Hub, tmp_path: Path) -> Place:
-    """A place where the models were merged to `out`."""
+    """Return a place where the models were merged to `out`."""
     for name, seed in (("org/math", 1), ("org/code", 2)):
         hub.commit(name, layered(seed))
     place = Place(hub, tmp_path, COPIES)

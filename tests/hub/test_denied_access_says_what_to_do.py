@@ -68,7 +68,7 @@ def test_a_login_page_is_not_the_hubs_refusal(hub: Hub, status: int, sleeps: lis
 
 
 def test_a_refusal_of_the_hub_may_be_a_page(hub: Hub) -> None:
-    """Its header says whose it is."""
+    """A page whose header has an error code of the Hub comes from the Hub."""
     hub.commit("org/model", single())
     says = {"Content-Type": "text/html"}
     hub.fail("org/model", status=403, code="GatedRepo", times=None, says=says)
@@ -76,7 +76,7 @@ def test_a_refusal_of_the_hub_may_be_a_page(hub: Hub) -> None:
 
 
 def test_a_page_that_says_that_nothing_is_there_may_be_the_hub_s(hub: Hub) -> None:
-    """And the revision that was asked for is named."""
+    """The message names the requested revision."""
     hub.commit("org/model", single(), branch="dev")
     for status, told in ((404, "no such model"), (403, "denied access"), (410, "refused the")):
         says = {"Content-Type": "text/html" if status != 403 else "text/plain"}
@@ -87,7 +87,7 @@ def test_a_page_that_says_that_nothing_is_there_may_be_the_hub_s(hub: Hub) -> No
 
 
 def test_what_the_hub_said_is_found_in_what_its_library_makes_of_it() -> None:
-    """Which wraps errors of downloads."""
+    """The library wraps errors of downloads."""
     response: Any = SimpleNamespace(status_code=503, headers={"Retry-After": "7"}, request=None)
     wrapped = OSError("no file in the cache")
     wrapped.__cause__ = ValueError("wrapped twice")

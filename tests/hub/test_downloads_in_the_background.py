@@ -1,5 +1,5 @@
-"""Promise: downloads in the background go in order, into space that is theirs, until they are told
-to stop."""
+"""Promise: downloads in the background run in order, in space reserved for them, until they are
+stopped."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FILES = [shard(number, COUNT) for number in range(1, COUNT + 1)]
 
 @pytest.fixture
 def source(hub: Hub) -> Source:
-    """A model of four files of 400 kB, of which nothing has been downloaded."""
+    """Return a model of four files of 400 kB, of which no byte has been downloaded."""
     hub.commit("org/model", sharded(COUNT, numel=200_000))
     source = open_hub_model(ref("org/model"))
     hub.forget_requests()
@@ -47,7 +47,7 @@ def until_all_are_ready(fetcher: Prefetcher, count: int) -> None:
 
 
 def failure(fetcher: Prefetcher) -> ResumergeError:
-    """What the downloads end with."""
+    """Return the error with which the downloads end."""
     with pytest.raises(ResumergeError) as caught:
         while True:
             fetcher.wait(10)
@@ -55,7 +55,7 @@ def failure(fetcher: Prefetcher) -> ResumergeError:
 
 
 def of_a_disk(free: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the cache's disk say that so many bytes are free, besides what downloads leave."""
+    """Let the cache's disk have so many free bytes, besides those that downloads leave."""
     monkeypatch.setattr(prefetch, "free_bytes", lambda folder: FREE_BESIDE_DOWNLOADS + free)
 
 
@@ -95,7 +95,7 @@ def test_a_download_that_was_begun_needs_only_the_rest(
 def test_what_an_earlier_download_brought_is_progress(
     source: Source, metadata: MetadataCache
 ) -> None:
-    """Nor is space kept for it a second time."""
+    """A download that continues an earlier one counts the bytes on the disk as done."""
     file = remote_file(source, FILES[0])
     file.blob.parent.mkdir(parents=True, exist_ok=True)
     file.partial.write_bytes(sharded(COUNT, numel=200_000)[FILES[0]][:300_000])
@@ -114,7 +114,8 @@ def test_what_an_earlier_download_brought_is_progress(
 def test_while_another_arrives_there_may_be_space_later(
     hub: Hub, source: Source, metadata: MetadataCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The caller has no work until then, merges it, and evicts it."""
+    """The caller has no work until the other file arrives; it then merges that file and evicts
+    it."""
     of_a_disk(source.files[FILES[0]].size, monkeypatch)
     asked, started = list[bool](), list[str]()
 
@@ -142,7 +143,7 @@ def test_while_another_arrives_there_may_be_space_later(
 def test_where_files_are_evicted_a_download_waits_for_space(
     source: Source, metadata: MetadataCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The output's share of the disk is not taken, until the caller has no work either."""
+    """The output's share of the disk stays free as long as the caller has work."""
     of_a_disk(10**9, monkeypatch)
     asked: list[bool] = []
     looked = threading.Event()

@@ -27,7 +27,7 @@ def filled(hub: Hub) -> Hub:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk with room for five of the sixteen shards, and what downloads leave free."""
+    """Yield a disk with room for five of the sixteen shards, and for what downloads leave free."""
     folder = tmp_path / "small disk"
     folder.mkdir()
     with mounted(folder, 5 * SHARD + 17_000_000):
@@ -35,7 +35,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def weights(place: Place, larger_than: int = SHARD) -> set[Path]:
-    """The large files in a place's cache."""
+    """Return the large files in a place's cache."""
     blobs = Path(place.env["HF_HOME"]).glob("hub/*/blobs/*")
     return {path for path in blobs if path.stat().st_size > larger_than}
 
@@ -83,7 +83,7 @@ def test_what_was_there_before_stays(filled: Hub, tmp_path: Path) -> None:
 
 
 def test_a_file_that_another_program_put_there_since_stays(hub: Hub, tmp_path: Path) -> None:
-    """It has the name and the content of the run's own download."""
+    """The other program's file has the name and the content of the run's own download."""
     for name, seed in (("org/math", 1), ("org/code", 2)):
         hub.commit(name, layered(seed))
     place = Place(hub, tmp_path, COPIES)

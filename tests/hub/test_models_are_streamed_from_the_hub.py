@@ -29,7 +29,7 @@ WEIGHTS = "model.safetensors"
 
 @pytest.fixture
 def models(hub: Hub) -> list[dict[str, bytes]]:
-    """Two, each in the commit of a repo."""
+    """Commit two models, each to a repo, and return their files."""
     found = [layered(seed, shards=1, numel=3_000_000, tensors=3) for seed in (1, 2)]
     for name, files in zip(("org/math", "org/code"), found):
         hub.commit(name, files)
@@ -37,13 +37,13 @@ def models(hub: Hub) -> list[dict[str, bytes]]:
 
 
 def served(hub: Hub) -> int:
-    """Bytes of weight files."""
+    """Return the number of bytes of weight files that the Hub sent."""
     return sum(n for name, n in hub.files_served().items() if name.endswith(".safetensors"))
 
 
 @pytest.fixture
 def calm(hub: Hub, models: list[dict[str, bytes]], tmp_path: Path) -> dict[str, bytes]:
-    """The output of a run that downloads."""
+    """Return the output of a run that downloads."""
     place = Place(hub, tmp_path / "calm")
     place.call("run", "merge.yaml", "out")
     return output(tmp_path / "calm" / "out")
@@ -52,7 +52,7 @@ def calm(hub: Hub, models: list[dict[str, bytes]], tmp_path: Path) -> dict[str, 
 def test_the_same_bytes_and_nothing_stored(
     hub: Hub, models: list[dict[str, bytes]], calm: dict[str, bytes], tmp_path: Path
 ) -> None:
-    """Though answers are cut, or errors."""
+    """The output has the same bytes even if responses are cut off, or are errors."""
     place = Place(hub, tmp_path / "place")
     plan = place.document("plan", "merge.yaml", "--stream")
     hub.forget_requests()
@@ -82,7 +82,7 @@ def file_of(hub: Hub) -> RemoteFile:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Retries without long pauses."""
+    """Make the pauses before retries short."""
     monkeypatch.setattr(range_reader, "DOWNLOAD", Backoff(first=0.01, longest=0.02, retries=2))
 
 
@@ -106,7 +106,7 @@ def test_a_range_goes_on_after_the_bytes_that_arrived(hub: Hub, quick: None) -> 
 def test_an_output_is_proven_from_the_hub_and_nothing_is_stored(
     hub: Hub, models: list[dict[str, bytes]], tmp_path: Path
 ) -> None:
-    """Though a branch has moved since: the commit is that of the run."""
+    """The commit is that of the run, even if the branch has moved since."""
     place = Place(hub, tmp_path / "place")
     place.call("run", "merge.yaml", "out", "--stream")
     hub.commit("org/code", layered(3, shards=1, numel=3_000_000, tensors=3))
@@ -134,7 +134,7 @@ def test_the_hub_is_asked_again_where_a_file_is_when_the_address_expires(
 def test_the_token_goes_to_the_hub_alone_also_where_a_file_is_known_to_be(
     hub: Hub, quick: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And the Hub is asked again after some minutes."""
+    """A file's address is requested from the Hub again after `REDIRECT_SECONDS`."""
     monkeypatch.setenv("HF_TOKEN", "hf_abcdefghijklmnopqrstuvwxyz")
     monkeypatch.setattr(http, "REDIRECT_SECONDS", 300.0)
     file = file_of(hub)
@@ -183,7 +183,7 @@ def test_a_hub_that_is_away_is_given_up_for_now(hub: Hub, quick: None) -> None:
 def test_who_closes_the_reader_does_not_wait_for_the_hub(
     hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The Hub has sent a few bytes, and sends no more."""
+    """The Hub sends a few bytes, and then no more."""
     monkeypatch.setattr(constants, "HF_HUB_DOWNLOAD_TIMEOUT", 600)
     file = file_of(hub)
     hub.fail("/cdn/", method="GET", stall_after=10, times=None)

@@ -89,7 +89,7 @@ def test_network_gone_before_planning_is_resumable(hub: Hub, sleeps: list[float]
 
 
 def test_a_proxy_that_goes_on_failing_is_resumable(hub: Hub, sleeps: list[float]) -> None:
-    """Cloudflare's numbers, of a Hub that does not answer in time."""
+    """A Hub behind Cloudflare that does not answer in time has the status 522."""
     hub.commit("org/model", single())
     source = open_hub_model(ref("org/model"))
     hub.fail(status=522, times=None)

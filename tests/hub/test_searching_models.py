@@ -33,7 +33,7 @@ def test_what_the_token_may_not_read_is_not_named(stocked: Hub) -> None:
 
 
 def test_models_that_have_files_in_a_folder_and_lack_another_one(stocked: Hub) -> None:
-    """Of one author, as far as the token may read."""
+    """The search finds the models of one author that the token may read."""
     for name, files in {
         "ann/begun": ("run/a", "config.json"),
         "ann/done": ("run/a", "done.json"),

@@ -20,7 +20,7 @@ DAMAGED, MISSING = shard(2, 3), shard(3, 3)
 
 @pytest.fixture
 def source(hub: Hub) -> Source:
-    """A model in the cache, of which a file is damaged and another missing."""
+    """Return a model in the cache, of which one file is damaged and another missing."""
     hub.commit("org/model", sharded(3))
     source = open_hub_model(ref("org/model"))
     fetch(source, [*source.files, "config.json"])
@@ -36,7 +36,7 @@ def states(report: CacheReport) -> dict[str, str]:
 
 
 def test_what_is_found_is_noted_in_the_state_folder(source: Source, tmp_path: Path) -> None:
-    """The next run takes it from there."""
+    """The next run reads the verdict in the state folder."""
     report = resumerge.cache_check("org/model", state_dir=tmp_path / "state")
     assert states(report) == {DAMAGED: "damaged", MISSING: "missing"}
     assert not report.intact

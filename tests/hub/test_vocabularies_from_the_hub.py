@@ -23,7 +23,8 @@ tokenizer:
 
 
 def families(folder: Path) -> Path:
-    """`a`, `b` and `c`, whose tokens are in another order in each."""
+    """Write the models `a`, `b` and `c`, each with its tokens in another order; return the
+    folder."""
     for seed, name in enumerate("abc"):
         tokens = [f"t{number}" for number in range(40 + seed)]
         tokens = tokens[seed:] + tokens[:seed]

@@ -24,7 +24,7 @@ FIRST, SECOND = shard(1, 2), shard(2, 2)
 
 
 class Cached:
-    """A repo of two shards, all of which is cached."""
+    """A repo of two shards, all of whose files are cached."""
 
     def __init__(self, hub: Hub, folder: Path) -> None:
         hub.commit("org/model", sharded(2))
@@ -37,7 +37,7 @@ class Cached:
         return remote_file(self.source, name)
 
     def flip(self, name: str) -> None:
-        """A byte; the time that the file says stays."""
+        """Change a byte of a file, but not its modification time."""
         path = self.file(name).blob
         stat, data = path.stat(), bytearray(path.read_bytes())
         data[-1] ^= 1
@@ -84,7 +84,7 @@ def test_each_file_is_told_and_its_state_is_noted(cached: Cached) -> None:
 
 
 def test_a_verdict_of_before_is_not_believed(cached: Cached) -> None:
-    """A check is asked for where somebody doubts it."""
+    """A check reads every file again, whatever verdict was recorded."""
     for name, verdict in ((FIRST, False), (SECOND, True)):
         file = cached.file(name)
         if verdict:
@@ -158,7 +158,7 @@ def test_only_the_revision_that_is_named_is_looked_at(hub: Hub, cached: Cached) 
 def test_what_lies_beside_the_reference_of_a_stage_is_checked_too(
     hub: Hub, cached: Cached, tmp_path: Path
 ) -> None:
-    """Its tokenizer may decide the rows of the result."""
+    """The tokenizer of a stage's reference may decide the rows of the result."""
     hub.commit("org/first", {**sharded(2), "tokenizer.json": b"{}"})
     recipe = tmp_path / "recipe.yaml"
     models = "[{model: org/first, parameters: {weight: 1}}]"

@@ -89,7 +89,7 @@ def test_a_content_that_several_commits_have_is_listed_once(hub: Hub) -> None:
 
 
 def test_a_file_that_is_known_to_be_damaged_is_not_present(hub: Hub, tmp_path: Path) -> None:
-    """Nor is its header read, which may be what is damaged."""
+    """The header of a damaged file is not read, because the damage may be in the header."""
     metadata = MetadataCache(tmp_path / "state")
     hub.commit("org/model", single())
     source = open_hub_model(ref("org/model"))

@@ -57,7 +57,7 @@ def test_a_commit_that_the_recipe_names_is_read_from_the_cache_while_the_hub_is_
 def test_a_branch_is_not_read_from_the_cache_while_the_hub_is_away(
     hub: Hub, sleeps: list[float]
 ) -> None:
-    """It may have moved; who wants what the cache has says `--offline`."""
+    """The branch may have moved; `--offline` reads the commit that the cache has."""
     commit = hub.commit("org/model", single(fill=1))
     weights(open_hub_model(ref("org/model")))
     hub.gone = True
@@ -108,7 +108,7 @@ def test_a_branch_whose_commit_the_cache_lost_is_not_there(hub: Hub) -> None:
 
 
 def test_offline_a_model_whose_headers_are_known_can_be_planned(hub: Hub, tmp_path: Path) -> None:
-    """Its weights are named as missing when they are needed."""
+    """The weights that the cache lacks are named as missing when they are needed."""
     metadata = MetadataCache(tmp_path / "state")
     hub.commit("org/model", sharded(2))
     online = open_hub_model(ref("org/model"), metadata=metadata)
@@ -135,7 +135,7 @@ def test_shards_are_read_as_they_are_where_the_index_names_another_one(hub: Hub)
 
 
 def test_what_the_hub_lists_is_not_asked_for_file_by_file(hub: Hub) -> None:
-    """Not even an empty file."""
+    """The size of a listed file needs no request, even if it is 0."""
     hub.commit("org/model", single() | {"merges.txt": b""})
     source = open_hub_model(ref("org/model"))
     assert source.companions["merges.txt"].size == 0
@@ -147,7 +147,7 @@ def test_what_the_hub_lists_is_not_asked_for_file_by_file(hub: Hub) -> None:
 
 @pytest.fixture(params=[("size",), ("blob_id", "lfs"), ("size", "blob_id", "lfs")])
 def mirror(request: pytest.FixtureRequest, hub: Hub, monkeypatch: pytest.MonkeyPatch) -> Hub:
-    """A mirror of the Hub that lists no sizes, no hashes, or names alone."""
+    """Return a mirror of the Hub whose listing lacks sizes, hashes, or both."""
     real = HfApi.model_info
 
     def model_info(self: HfApi, *given: Any, **named: Any) -> Any:
@@ -162,7 +162,7 @@ def mirror(request: pytest.FixtureRequest, hub: Hub, monkeypatch: pytest.MonkeyP
 
 
 def test_what_a_mirror_does_not_list_is_asked_for_file_by_file(mirror: Hub) -> None:
-    """Of the files that are needed, and of no other."""
+    """The files that are needed are requested, and no other."""
     files = sharded(2) | {"tokenizer.json": b"{}", "README.md": b"", "pytorch_model.bin": b"x"}
     mirror.commit("org/model", files)
     source = open_hub_model(ref("org/model"))

@@ -21,7 +21,7 @@ NAME = "model.safetensors"
 
 @pytest.fixture
 def transfers(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """What Xet delivers, one transfer after the other, in place of hf_xet and its servers."""
+    """Replace hf_xet and its servers; return the contents that they deliver, one a transfer."""
     from huggingface_hub import constants, file_download
 
     delivered = [single()[NAME]]
