@@ -17,14 +17,14 @@ __all__ = ["served"]
 
 @pytest.fixture(scope="session")
 def s3() -> Iterator[Server]:
-    """A server that speaks the protocol of S3."""
+    """Yield a server that speaks the protocol of S3."""
     with start("moto") as server:
         yield server
 
 
 @pytest.fixture(scope="module", params=["moto", "seaweedfs"])
 def server(request: pytest.FixtureRequest) -> Iterator[Server]:
-    """Each of two servers."""
+    """Yield a server that speaks the protocol of S3: moto, then SeaweedFS."""
     if why := servers.missing(request.param):
         pytest.skip(why)
     with start(request.param) as server:
@@ -38,21 +38,21 @@ def bucket(s3: Server) -> Bucket:
 
 @pytest.fixture
 def proxy(s3: Server) -> Iterator[Proxy]:
-    """Before the server."""
+    """Yield a proxy before the server."""
     with before(s3.endpoint) as proxy:
         yield proxy
 
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The cache's place."""
+    """Let `HF_HOME` be a new folder, and return it."""
     monkeypatch.setattr("huggingface_hub.constants.HF_HOME", str(tmp_path / "hf"))
     return tmp_path / "hf"
 
 
 @pytest.fixture
 def objects(served: Objects, home: Path, sleeps: list[float]) -> Objects:
-    """A model in one file; nobody waits."""
+    """Store a model in one file on a server; retries do not wait."""
     served.clear()
     served.upload("m", FILES)
     return served

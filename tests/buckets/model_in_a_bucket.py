@@ -1,4 +1,4 @@
-"""A model in one file of a bucket, and what is listed of it."""
+"""A model in one file of a bucket, and its listing."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ def the_file(objects: Objects, home: Path) -> BucketFile:
 
 
 def server_folder(objects: Objects) -> str:
-    """The name of the server's folder in the cache."""
+    """Return the name of the server's folder in the cache."""
     return objects.address.removeprefix("http://").replace(":", "_")

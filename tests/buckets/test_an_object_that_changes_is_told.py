@@ -21,7 +21,7 @@ def files() -> Files:
 
 
 def killed(place: Place, proxy: Proxy, after: int) -> None:
-    """A run that was killed when so many bytes had arrived."""
+    """Start a run, and kill it when so many bytes have arrived."""
     proxy.allowance.give(after)
     process = place.start("run", "merge.yaml", "out")
     ledgers = partial(place.folder.glob, "state/*/ledger.db")
@@ -85,7 +85,7 @@ def test_a_deleted_one_is_told(
 def test_while_it_is_merged_the_run_stops(
     s3: Server, bucket: Bucket, proxy: Proxy, tmp_path: Path, files: Files, ignored: str
 ) -> None:
-    """An object is replaced when others have arrived; also at a server without conditions."""
+    """The run stops when an object is replaced, even if the server ignores conditions."""
     address = upload(bucket, "m", files)
     proxy.drops = {ignored}
     other = sharded(2, layers=4, numel=100_000)[LAST]
@@ -130,7 +130,7 @@ def test_an_object_that_disappears_while_it_is_merged(
 def test_what_is_in_the_cache_is_merged_without_the_bucket(
     s3: Server, bucket: Bucket, proxy: Proxy, tmp_path: Path, files: Files
 ) -> None:
-    """A run that has everything goes on with what it began with, where nothing is asked for."""
+    """A run whose files are all in the cache continues with them under --offline."""
     address = upload(bucket, "m", files)
     place = Place(s3, tmp_path / "place", linear(address), proxy)
     place.call("run", "merge.yaml", "out")

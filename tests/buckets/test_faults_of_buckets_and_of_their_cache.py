@@ -28,7 +28,7 @@ MODEL = "model.safetensors"
 
 
 def flip(path: Path, at: int = 5000) -> None:
-    """Change a byte of a file, and neither its size nor the time that programs can set."""
+    """Change a byte of a file, but neither its size nor the time that programs can set."""
     stat = path.stat()
     data = bytearray(path.read_bytes())
     data[at] ^= 1
@@ -37,7 +37,7 @@ def flip(path: Path, at: int = 5000) -> None:
 
 
 def states(document: dict[str, list[dict[str, str]]]) -> dict[str, str]:
-    """What is not intact."""
+    """Return the state of each file that is not intact."""
     return {f["file"]: f["state"] for f in document["files"] if f["state"] != "intact"}
 
 
@@ -71,7 +71,7 @@ def test_a_damaged_file_alone_is_fetched_again(
 def test_one_that_is_damaged_is_told_where_the_rest_is_streamed(
     s3: Server, bucket: Bucket, proxy: Proxy, tmp_path: Path
 ) -> None:
-    """It was stored before; what was not is not stored now."""
+    """Only the damaged file is stored again; the missing one is streamed, and not stored."""
     files, name = sharded(1, layers=3), shard(2, 3)
     place = Place(s3, tmp_path / "place", linear(upload(bucket, "m", files)), proxy)
     place.call("run", "merge.yaml", "out")
@@ -126,7 +126,7 @@ def test_what_was_downloaded_before_another_listing_is_deleted_too(
 def test_no_secret_is_written_anywhere(
     s3: Server, bucket: Bucket, proxy: Proxy, tmp_path: Path
 ) -> None:
-    """Neither by a run that is done, nor by one that fails, however much is logged."""
+    """A run writes no secret, whether it succeeds or fails, however much is logged."""
     address = upload(bucket, "m", sharded(1))
     log = tmp_path / "log.txt"
     settings = {"RESUMERGE_LOG": f"debug:{log}", "AWS_SESSION_TOKEN": "Token0nly4Tests"}
@@ -150,7 +150,7 @@ def test_no_secret_is_written_anywhere(
 
 @pytest.fixture
 def cache(s3: Server, proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Of this process, whose environment leads to the proxy."""
+    """Lead this process to the proxy, and return the folder of its caches."""
     for name, value in s3.env(proxy.endpoint).items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr("huggingface_hub.constants.HF_HOME", str(tmp_path / "hf"))
@@ -159,7 +159,7 @@ def cache(s3: Server, proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 @pytest.fixture
 def here(cache: Path, sleeps: list[float]) -> Path:
-    """The cache; nobody waits."""
+    """Return the folder of the caches; retries do not wait."""
     return cache
 
 
@@ -203,7 +203,7 @@ def test_a_download_goes_on_after_the_bytes_that_arrived(
 def test_a_server_that_is_away_is_given_up_for_now(
     bucket: Bucket, proxy: Proxy, here: Path
 ) -> None:
-    """A run that has begun is opened again from what is known of it."""
+    """The source of a run that has begun is opened again from its recorded listing."""
     address, metadata = upload(bucket, "m", whole(1)), MetadataCache()
     ref = ModelRef(address, address)
     source = open_bucket_model(ref, metadata=metadata)
@@ -220,7 +220,7 @@ def test_a_server_that_is_away_is_given_up_for_now(
 def test_content_that_is_always_another_is_never_used(
     bucket: Bucket, proxy: Proxy, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A byte is changed on the way, each time."""
+    """Each transfer changes a byte."""
     source = opened(upload(bucket, "m", whole(1)))
     file = remote_file(source, MODEL)
     send = proxy.send
@@ -326,7 +326,7 @@ def test_two_files_of_one_etag_have_contents_of_their_own(tmp_path: Path) -> Non
 def test_two_servers_have_caches_of_their_own(
     s3: Server, bucket: Bucket, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Buckets of the same name at two servers; and the client follows the environment."""
+    """Two servers may have buckets of the same name; the client follows the environment."""
     address = upload(bucket, "m", whole(1))
     first = opened(address)
     monkeypatch.setenv("AWS_ENDPOINT_URL", s3.endpoint)

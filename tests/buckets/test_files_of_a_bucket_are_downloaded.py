@@ -82,7 +82,7 @@ def test_the_rest_is_asked_for_of_the_same_object(
 
 
 def test_it_is_read_in_small_pieces(objects: Objects, home: Path) -> None:
-    """A kill loses no more than one."""
+    """A kill loses no more than one piece."""
     objects.put("m/large", bytes(3 * DOWNLOAD_PIECE_BYTES + 1))
     file = listed().files["large"]
     with file.request(0) as response:
@@ -94,7 +94,7 @@ def test_it_is_read_in_small_pieces(objects: Objects, home: Path) -> None:
 def test_another_object_is_not_taken(
     objects: Objects, home: Path, metadata: MetadataCache, ignored: str
 ) -> None:
-    """Also by a server that knows no conditions, and of the same bytes."""
+    """Another object is refused even if it has the same bytes, or the server ignores conditions."""
     file = the_file(objects, home)
     objects.ignored = {ignored}
     objects.put(f"m/{MODEL}", DATA)
@@ -112,7 +112,7 @@ def test_another_object_is_not_taken(
 def test_what_fails_for_a_while_is_asked_for_again(
     objects: Objects, home: Path, metadata: MetadataCache, sleeps: list[float]
 ) -> None:
-    """More often than boto3 does, which counts with it; and then given up for now."""
+    """The program repeats a request, besides boto3's own attempts, before it gives up for now."""
     file, left = the_file(objects, home), [5]
 
     def choose(request: Request) -> Answer | None:
@@ -132,7 +132,7 @@ def test_what_fails_for_a_while_is_asked_for_again(
 def test_a_server_that_asks_for_patience_is_given_it(
     objects: Objects, home: Path, sleeps: list[float]
 ) -> None:
-    """But one that asks for more than a few minutes is given up for now."""
+    """The program waits up to a few minutes; a server that asks for more is given up for now."""
     left = [3]
 
     def choose(request: Request) -> Answer | None:
@@ -173,7 +173,7 @@ def test_one_that_is_denied_is_refused(
 def test_a_content_with_another_hash_is_never_used(
     objects: Objects, home: Path, metadata: MetadataCache
 ) -> None:
-    """The server says an MD5 that the bytes do not have."""
+    """The server states an MD5 that the bytes do not have."""
     objects.put(f"m/{MODEL}", DATA, etag="0" * 32)
     file, events = the_file(objects, home), list[str]()
     callbacks = DownloadCallbacks(on_event=lambda kind, **facts: events.append(kind))
@@ -185,7 +185,7 @@ def test_a_content_with_another_hash_is_never_used(
 
 
 def test_the_size_is_asked_for_again(objects: Objects, home: Path) -> None:
-    """Of this very object."""
+    """The size is that of the listed object; another object in its place is an error."""
     file = the_file(objects, home)
     assert replace(file, size=7).refreshed() == file
     objects.put(f"m/{MODEL}", DATA)

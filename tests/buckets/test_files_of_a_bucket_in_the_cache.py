@@ -102,7 +102,7 @@ def test_each_file_is_found_in_the_latest_listing_that_has_it(
 def test_what_is_no_file_of_the_model_is_not_found_in_the_cache(
     objects: Objects, home: Path, metadata: MetadataCache
 ) -> None:
-    """A record of an odd name, one that is damaged, and a content without a link."""
+    """Records with odd names, damaged records and contents without links are not found."""
     file = the_file(objects, home)
     ensure_cached(file, metadata)
     right = json.loads(file.recorded.read_bytes())
@@ -144,7 +144,7 @@ def test_a_listing_has_the_files_below_the_address(objects: Objects, home: Path)
 
 
 def test_of_one_file_nothing_else_is_listed(objects: Objects, home: Path) -> None:
-    """Not those whose names begin like it; of one that is missing, what is there is told."""
+    """A neighbour with a longer name is left out; for a missing file, the others are listed."""
     objects.put(f"m/{MODEL}.bak", b"x")
     objects.requests.clear()
     assert {*listed(file=MODEL).files} == {MODEL}
@@ -202,7 +202,7 @@ def test_a_model_is_opened_without_the_network_as_it_was_listed(
 def test_the_latest_listing_is_the_server_s(
     objects: Objects, metadata: MetadataCache, home: Path
 ) -> None:
-    """And not the one that a run was opened with again."""
+    """A listing with which a run is opened again does not become the latest one."""
     first = opened(metadata=metadata)
     objects.put(f"m/{MODEL}", safetensors({"a": (3,)}, 2))
     second = opened(metadata=metadata)
@@ -216,7 +216,7 @@ def test_the_latest_listing_is_the_server_s(
 def test_a_run_that_began_goes_on_where_the_bucket_cannot_be_listed(
     objects: Objects, metadata: MetadataCache, home: Path
 ) -> None:
-    """For now or for good; one that did not begin is told why."""
+    """A temporary and a permanent error stop only a run that did not begin."""
     source = opened(metadata=metadata)
     for status, kind in ((503, Resumable), (403, InputError)):
         objects.choose = lambda request, status=status: failure(status)  # type: ignore[misc]

@@ -28,16 +28,16 @@ from waiting import wait_until
 
 NAMES_A_RUN = ("README.md", "mergekit_config.yml")
 PATIENT = "from resumerge.buckets import s3\ns3.IDLE_TIMEOUT = 3600.0"
-"""The client would wait for an hour before it asks again."""
+"""The client would wait for an hour before it repeats a request."""
 
 
 def of_weights(proxy: Proxy) -> int:
-    """Bytes of weight files that were sent."""
+    """Return the number of bytes of weight files that were sent."""
     return sum(count for name, count in sent(proxy).items() if name.endswith(".safetensors"))
 
 
 def stored(place: Place) -> list[str]:
-    """The weight files in the cache, or parts of them."""
+    """Return the names of the weight files, and of parts of them, in the cache."""
     blobs = (place.folder / "hf").rglob("blobs/*")
     return [path.name for path in blobs if path.stat().st_size > 10_000]
 
@@ -48,13 +48,13 @@ def ties(*models: object) -> str:
 
 
 def merged(folder: Path, recipe: str) -> Files:
-    """What a recipe of local models gives."""
+    """Merge local models by a recipe, and return the files of the output."""
     out = merge(folder.parent, recipe, folder)
     return {path.name: path.read_bytes() for path in out.iterdir() if path.name not in NAMES_A_RUN}
 
 
 def test_the_same_bytes_as_from_folders(server: Server, tmp_path: Path) -> None:
-    """One with shards and an adapter, one a single file; then again, and requests go wrong."""
+    """The sources are shards with an adapter, and a single file; failed requests change no byte."""
     bucket = Bucket(server.env())
     models = {"a": sharded(1, numel=90_000), "lora": adapter(2, 90_000), "b": whole(3, 2, 90_000)}
     for name, files in models.items():
@@ -84,7 +84,10 @@ def test_the_same_bytes_as_from_folders(server: Server, tmp_path: Path) -> None:
 def test_what_a_method_reads_again_is_fetched_again(
     s3: Server, bucket: Bucket, proxy: Proxy, tmp_path: Path
 ) -> None:
-    """And said before, with what downloads would take. A tensor of one block is fetched once."""
+    """`plan` states the bytes, and notes that a download is less.
+
+    A tensor of one block is fetched once.
+    """
     models = [whole(seed, layers=2, numel=600_000) for seed in (1, 2, 3)]
     here = [write(tmp_path / str(n), files) for n, files in enumerate(models)]
     there = [upload(bucket, str(n), files) for n, files in enumerate(models)]
@@ -102,7 +105,7 @@ def test_what_a_method_reads_again_is_fetched_again(
 
 
 def test_killed_again_and_again(s3: Server, bucket: Bucket, proxy: Proxy, tmp_path: Path) -> None:
-    """Resumed by a command that says nothing of streams."""
+    """A resumed run streams even if its command does not have `--stream`."""
     files = sharded(1, layers=8, numel=250_000)
     place = Place(s3, tmp_path / "place", linear(upload(bucket, "m", files)), proxy)
     place.document("plan", "merge.yaml")
@@ -162,8 +165,10 @@ def test_an_object_that_changes_is_told(
 def test_a_server_that_is_away_stops_the_run_for_now(
     s3: Server, bucket: Bucket, proxy: Proxy, tmp_path: Path
 ) -> None:
-    """What was committed before is kept. A run that goes on without streaming does not begin again:
-    what one attempt is told holds for the next ones, whoever resumes the run."""
+    """The run can be resumed without streaming.
+
+    The `--evict` of one attempt holds for the next ones.
+    """
     files = sharded(1, layers=4, numel=100_000)
     place = Place(s3, tmp_path / "place", linear(upload(bucket, "m", files)), proxy)
     place.document("plan", "merge.yaml")
@@ -186,7 +191,7 @@ def test_a_server_that_is_away_stops_the_run_for_now(
 def test_a_run_may_stream_or_not_from_one_attempt_to_the_next(
     s3: Server, bucket: Bucket, proxy: Proxy, tmp_path: Path
 ) -> None:
-    """What the cache has is read there."""
+    """A cached file is read from the cache."""
     files = sharded(1, layers=4, numel=100_000)
     place = Place(s3, tmp_path / "place", linear(upload(bucket, "m", files)), proxy)
     proxy.choose = lambda method, path: "403" if shard(3, 4) in path else None

@@ -21,7 +21,7 @@ from loopback_s3 import Bucket, Proxy, Server, before
 
 
 def test_the_same_bytes_as_from_folders(server: Server, tmp_path: Path) -> None:
-    """One local, one with shards and an adapter, one a single file; requests go wrong."""
+    """The sources are a folder, shards with an adapter, and a single file; requests fail."""
     bucket = Bucket(server.env())
     models = {"base": sharded(1), "a": sharded(2), "lora": adapter(3), "b": whole(4)}
     for name, files in models.items():
@@ -97,7 +97,7 @@ def test_nothing_is_asked_for_offline(
 
 
 def test_the_vocabulary_of_a_model_in_a_bucket(s3: Server, bucket: Bucket, tmp_path: Path) -> None:
-    """`tokenizer_source` and `base_model` name one, too; what lies beside the base comes along."""
+    """The tokenizer and the generation config of the base model are copied from the bucket."""
     base, other = sharded(1), whole(2)
     address = upload(bucket, "base", base | {"generation_config.json": b'{"eos_token_id": 1}'})
     local = write(tmp_path / "other", other)
@@ -113,7 +113,7 @@ models: [{{model: {local}, parameters: {{weight: 0.5}}}}]
 
 
 def test_a_large_object_is_compared_part_by_part(server: Server, tmp_path: Path) -> None:
-    """Its ETag is the MD5 of the MD5s of its parts; both must be found right on arrival."""
+    """The ETag of an object of parts is the MD5 of the parts' MD5s, and is compared on arrival."""
     from boto3.s3.transfer import TransferConfig
 
     bucket = Bucket(server.env())

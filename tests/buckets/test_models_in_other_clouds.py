@@ -46,13 +46,13 @@ def placed(
 
 
 def put(bucket: Container, prefix: str, files: dict[str, bytes]) -> str:
-    """The address of a model."""
+    """Upload a model, and return its address."""
     upload(cast(Any, bucket), prefix, files)
     return f"{bucket.url}/{prefix}"
 
 
 def of_weights(proxy: Proxy) -> int:
-    """Bytes of weight files that were sent; metadata of Google's objects is JSON."""
+    """Return the number of bytes of weight files that were sent, without Google's metadata."""
     return sum(
         count
         for path, count in proxy.sent.items()
@@ -63,7 +63,7 @@ def of_weights(proxy: Proxy) -> int:
 def test_the_same_bytes_as_from_folders(
     cloud: Cloud, bucket: Container, proxy: Proxy, tmp_path: Path
 ) -> None:
-    """Shards with an adapter, and a single file, while requests go wrong; then from the cache."""
+    """The sources are shards with an adapter, and a single file; requests fail, or none is sent."""
     models = {"base": sharded(1), "a": sharded(2), "lora": adapter(3), "b": whole(4)}
     for name, files in models.items():
         write(tmp_path / "models" / name, files)
@@ -89,7 +89,7 @@ def test_the_same_bytes_as_from_folders(
 
 
 def test_streamed(cloud: Cloud, bucket: Container, proxy: Proxy, tmp_path: Path) -> None:
-    """What is fetched is what `plan` says, and nothing of it is stored."""
+    """The bytes that are fetched are those that `plan` states, and no weights are stored."""
     models = {"a": sharded(1, numel=90_000), "b": whole(3, 2, 90_000)}
     for name, files in models.items():
         write(tmp_path / "models" / name, files)
@@ -132,8 +132,7 @@ def test_killed_and_resumed(
 def test_an_object_that_changes_is_told(
     cloud: Cloud, bucket: Container, proxy: Proxy, tmp_path: Path
 ) -> None:
-    """Between two attempts; the same bytes that were uploaded again are another object in Google's
-    cloud and in Azure."""
+    """An object that is uploaded again is another object, even if its bytes are the same."""
     files = sharded(1, layers=4, numel=50_000)
     address = put(bucket, "m", files)
     place = placed(cloud, tmp_path / "place", linear(address), proxy)
@@ -208,7 +207,7 @@ def test_a_response_can_be_ended_by_another_thread(
 
 
 def test_objects_that_have_no_md5(cloud: Cloud, bucket: Container) -> None:
-    """Google's that were put together have a CRC-32C, blocks of Azure may have nothing."""
+    """Composed objects of Google have a CRC-32C; blobs of blocks in Azure may have no hash."""
     objects = open_bucket(bucket.url)
     if cloud.scheme == "az":
         from azure.storage.blob import BlobBlock
@@ -244,7 +243,7 @@ def test_marks_of_folders_are_no_objects(cloud: Cloud, bucket: Container) -> Non
 def test_content_that_has_another_hash_is_never_used(
     cloud: Cloud, bucket: Container, tmp_path: Path
 ) -> None:
-    """In Azure, whoever uploads blocks states the MD5; Google computes it."""
+    """The uploader of blocks states the MD5 in Azure; Google computes it."""
     address = put(bucket, "m", whole(1))
     if cloud.scheme == "az":
         from azure.storage.blob import ContentSettings

@@ -33,7 +33,7 @@ from resumerge.errors import InputError, Resumable, StoreError
 
 
 class _Server(ThreadingHTTPServer):
-    """Answers every request with `status` and the code of an error."""
+    """A server that answers every request with `status` and the code of an error."""
 
     status, code = 409, ""
 
@@ -66,7 +66,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Server]:
 
 
 def refusal(server: _Server, status: int, code: str) -> Exception:
-    """What an answer to a request about a blob means."""
+    """Return the error that the program makes of a response about a blob."""
     server.status, server.code = status, code
     with pytest.raises(Exception) as error:
         open_bucket("az://box/m").nbytes("m/weights", "etag")
@@ -142,7 +142,7 @@ def nothing_was_answered() -> None:
 def test_what_a_status_means(
     status: int, name: str, kind: type, denied: bool | None, said: str
 ) -> None:
-    """Also where a code stands for it, whatever the status beside the code."""
+    """A code that stands for a status has its meaning, whatever the status beside the code."""
     error = meaning(ADVICE, "box", status, "Code", name)
     assert (type(error), getattr(error, "denied", None)) == (kind, denied)
     assert said in str(error)
@@ -159,7 +159,7 @@ def test_how_long_a_server_asks_to_wait(after: str, seconds: float) -> None:
 
 
 def test_a_page_that_denies_is_not_of_the_server() -> None:
-    """Only if it is the same answer, and a page."""
+    """A denial comes from elsewhere only if the response with its status is a web page."""
     page = {"Content-Type": "Text/HTML; charset=utf-8"}
     for status, headers, body, is_of_others in [
         (403, page, None, True),
@@ -211,7 +211,7 @@ CLOUDS: dict[str, tuple[Errors, Callable[[int, str, str], Exception], Advice]] =
 
 
 def translated(cloud: str, error: Exception, name: str = "a") -> Exception:
-    """What is made of an error that a library raises."""
+    """Return the error that the program makes of a library's error."""
     with pytest.raises(Exception) as caught, CLOUDS[cloud][0]("box", name):
         raise error
     return caught.value
@@ -242,7 +242,7 @@ def test_what_a_library_says_of_an_answer(
 
 @pytest.mark.parametrize("cloud", CLOUDS)
 def test_what_is_no_answer(cloud: str) -> None:
-    """Errors of ours and of files stay what they are; the text of others may have a secret."""
+    """Errors of the program and of files are unchanged; the text of others may contain a secret."""
     from urllib3.exceptions import ProtocolError
 
     for error in (
@@ -301,7 +301,7 @@ PLACE, CREDENTIALS = s3_errors.ADVICE.place, s3_errors.ADVICE.credentials
 def test_a_code_of_s3_says_more_than_its_status(
     status: int, code: str, kind: type, fix: str | None
 ) -> None:
-    """Where the fix is None, the error is for now."""
+    """An error of a store whose fix is None is temporary."""
     error = translated("s3", of_s3(status, code))
     assert type(error) is kind
     if isinstance(error, StoreError):

@@ -175,7 +175,7 @@ def test_a_client_is_used_again_until_its_settings_change(
 def test_a_listing_is_found_by_the_revision_of_its_source_and_as_the_latest(
     revision: str | None, asked: str
 ) -> None:
-    """The revision says which weight files a source has, and the listing has others as well."""
+    """The revision pins the weight files of a source, but the listing has other files, too."""
     metadata, folder = MetadataCache(), model_folder("gs://box/m")
     file = BucketFile("gs://box/m", "listed", "model.safetensors", 9, "7", folder)
     listed = BucketModel(
@@ -233,7 +233,7 @@ def test_the_region_that_is_named_or_any(
 def test_an_account_in_the_path_of_an_endpoint_signs_what_is_asked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The library does not look for it there."""
+    """The library does not look for the account in the path."""
     setting(monkeypatch, AZURE_STORAGE_SERVICE_ENDPOINT="http://h:9000/acme")
     setting(monkeypatch, AZURE_STORAGE_ACCOUNT="acme", AZURE_STORAGE_KEY="c2VjcmV0")
     assert open_bucket("az://box").api().credential.account_name == "acme"
@@ -242,7 +242,7 @@ def test_an_account_in_the_path_of_an_endpoint_signs_what_is_asked(
 def test_credentials_of_azure_sign_what_is_asked(
     served: Objects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A signature in the address goes before the account's key, as in the Azure CLI."""
+    """A SAS token takes precedence over the account's key, as in the Azure CLI."""
     served.clear()
     monkeypatch.delenv("AZURE_STORAGE_CONNECTION_STRING", raising=False)
     setting(monkeypatch, AZURE_STORAGE_SERVICE_ENDPOINT=f"{served.address}/acme")
@@ -275,7 +275,7 @@ def test_credentials_of_azure_sign_what_is_asked(
 def test_a_library_that_is_missing_is_told_with_how_to_install_it(
     scheme: str, package: str, extra: str, around: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where the package around it is missing."""
+    """The error is the same if the package around the library is missing."""
 
     def find_spec(name: str) -> None:
         if around:

@@ -24,12 +24,12 @@ MD5 = hashlib.md5(DATA).hexdigest()
 
 
 def no_parts(number: int) -> int:
-    """The server does not say how long parts are."""
+    """Return 0: the server does not state the lengths of parts."""
     return 0
 
 
 def etag_of(parts: list[bytes]) -> str:
-    """As S3 makes it: the MD5 of the MD5s of the parts, and how many there are."""
+    """Return the ETag that S3 makes: the MD5 of the parts' MD5s, and the number of parts."""
     joined = b"".join(hashlib.md5(part).digest() for part in parts)
     return f"{hashlib.md5(joined).hexdigest()}-{len(parts)}"
 
@@ -46,7 +46,7 @@ def content(
 
 
 def feed(found: BucketContent, data: bytes, cuts: list[int]) -> bool:
-    """Whether the data, which comes in pieces, is what was expected."""
+    """Pass the data in pieces, and return whether it is what was expected."""
     edges = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
     for start, stop in pairwise(edges):
         found.update(memoryview(data)[start:stop])
@@ -132,9 +132,7 @@ def test_objects_of_parts_are_compared_part_by_part(
     ],
 )
 def test_parts_of_different_lengths_are_not_guessed(lengths: list[int]) -> None:
-    """What the first part's length leaves for the last is too much, too little, or less than 0; or
-    what the last has, because parts in between differ and add up.
-    """
+    """The length that the first part implies for the last one may be wrong, or right by chance."""
     edges = np.cumsum([0, *lengths]).tolist()
     parts = [DATA[start:stop] for start, stop in pairwise(edges)]
     assert b"".join(parts) == DATA
@@ -156,7 +154,7 @@ def test_an_object_may_have_any_number_of_parts_that_s3_allows(count: int) -> No
 
 
 def test_a_hash_contradicts_bytes_by_their_md5_alone() -> None:
-    """Of a hash of another kind nothing is known."""
+    """An MD5 cannot contradict a hash of another kind."""
     for head, etag, expected in [
         ({}, MD5, [False, True]),
         (*STATED["SHA-256"], [False, False]),
@@ -220,7 +218,7 @@ class Ranges(RangedBucket):
 def test_a_range_has_the_bytes_that_were_asked_for(
     more: int, known: Listed | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each is asked for with the offset that it should have."""
+    """A response with too few or too many bytes is an error."""
     monkeypatch.setattr("resumerge.buckets.ranges.RANGE", 100)
     bucket = Ranges("box")
     bucket.more = more

@@ -42,7 +42,7 @@ def bucket(scheme: str, objects: Objects) -> Bucket:
 
 
 def spans(objects: Objects, key: str) -> list[str]:
-    """The ranges that were asked for; empty for a request without one."""
+    """Return the requested ranges; empty for a request without one."""
     return [
         r.headers.get("x-ms-range", r.headers.get("range", "")).removeprefix("bytes=")
         for r in objects.asked(key)
@@ -51,7 +51,7 @@ def spans(objects: Objects, key: str) -> list[str]:
 
 
 def conditions(objects: Objects, scheme: str, key: str, method: str = "GET") -> set[str]:
-    """The ETags without quotes, or generations, that the bytes were asked for under."""
+    """Return the ETags without quotes, or the generations, that the requests have as conditions."""
     requests = objects.asked(key, method)
     if scheme == "gs":
         return {r.query["generation"] for r in requests if r.query.get("alt") == "media"}
@@ -61,7 +61,7 @@ def conditions(objects: Objects, scheme: str, key: str, method: str = "GET") -> 
 
 
 def test_a_listing_has_every_object_below_the_prefix(objects: Objects, bucket: Bucket) -> None:
-    """On all pages, with its size and ETag; but for marks of folders and its neighbours."""
+    """The listing has every page, with sizes and ETags, but no marks of folders or neighbours."""
     for name in ("m/a", "m/b/c", "m/b/", "m/d e&f", "m/z", "m2/a", "l", "m/"):
         objects.put(name, DATA[: len(name)])
     expected = {
@@ -90,7 +90,7 @@ def test_folders_of_azure_are_no_objects(objects: Objects) -> None:
 def test_the_bytes_that_are_wanted(
     objects: Objects, scheme: str, bucket: Bucket, start: int, stop: int | None, is_known: bool
 ) -> None:
-    """They are asked for once, all of one version, and the answer says which they are."""
+    """The bytes are requested once, all of one version, and the response states which they are."""
     stored = objects.put("m/a", DATA)
     known = Listed(len(DATA), stored.etag) if is_known else None
     with bucket.read("m/a", start, stop, known=known) as body:
@@ -133,7 +133,7 @@ def test_what_is_read_at_once_is_for_the_caller_to_say(objects: Objects) -> None
 def test_what_is_stored_compressed_is_read_as_it_is_stored(
     objects: Objects, bucket: Bucket
 ) -> None:
-    """Its size and its hash are those of the compressed bytes."""
+    """The size and the hash are those of the compressed bytes."""
     data = gzip.compress(DATA * 9)
     objects.put("m/a", data, headers={"Content-Encoding": "gzip", "Content-Type": "text/plain"})
     known = bucket.list("m/")["a"]
@@ -146,7 +146,7 @@ def test_what_is_stored_compressed_is_read_as_it_is_stored(
 def test_what_fails_is_asked_for_again_in_a_moment(
     objects: Objects, bucket: Bucket, status: int, sleeps: list[float]
 ) -> None:
-    """By the clouds' own libraries; and whoever reads is told soon."""
+    """The clouds' libraries repeat a request, and report an error soon."""
     objects.put("m/a", DATA)
     left = [1]
 
@@ -186,7 +186,7 @@ def test_the_clock_of_s3_is_that_of_its_latest_answer(objects: Objects) -> None:
 
 
 def test_a_bucket_of_aws_that_is_in_another_region_is_told(objects: Objects) -> None:
-    """Its redirect is no login page's."""
+    """The redirect does not count as one to a login page."""
     status, body, headers = failure(301, "PermanentRedirect")
     here = {**headers, "x-amz-bucket-region": "eu-west-1"}
     objects.choose = lambda request: Answer(status, body, here)
@@ -198,7 +198,7 @@ def test_a_bucket_of_aws_that_is_in_another_region_is_told(objects: Objects) -> 
 def test_another_version_than_was_listed_is_not_read(
     objects: Objects, scheme: str, bucket: Bucket
 ) -> None:
-    """Nor is one of the same bytes; nothing is asked for again."""
+    """Another version is refused even if it has the same bytes, and no request is repeated."""
     known = Listed(512, objects.put("m/a", DATA).etag)
     objects.put("m/a", DATA)
     objects.requests.clear()
@@ -217,7 +217,7 @@ def test_another_version_than_was_listed_is_not_read(
 def test_an_object_that_is_replaced_is_read_again_until_it_stands_still(
     objects: Objects, scheme: str
 ) -> None:
-    """As it is at the end; one that never does is an error for now."""
+    """The last version is read; an object that never stops changing is a temporary error."""
     objects.put("m/a", DATA)
     left = [2]
 
@@ -239,7 +239,7 @@ def test_an_object_that_is_replaced_is_read_again_until_it_stands_still(
 
 
 def test_one_that_does_not_exist(objects: Objects, scheme: str, bucket: Bucket) -> None:
-    """It has no size either; where nothing is read, a missing one is a bucket's fault."""
+    """A missing object can be neither read nor measured nor checked."""
     objects.put("m/ab", DATA)
     known = Listed(512, "7")
     with pytest.raises(FileNotFoundError), bucket.read("m/a"):
@@ -263,7 +263,7 @@ def test_its_size_is_that_of_the_version_that_is_meant(
 
 
 def check_of(bucket: Bucket, objects: Objects, data: bytes) -> bool | None:
-    """Whether a check of `m/a` is content with these bytes; None without a check."""
+    """Return whether a check of `m/a` accepts these bytes; None without a check."""
     stored = objects.stored["m/a"]
     begin = bucket.check("m/a", Listed(len(stored.data), stored.etag))
     if begin is None:
@@ -277,7 +277,7 @@ def check_of(bucket: Bucket, objects: Objects, data: bytes) -> bool | None:
 def test_the_bytes_are_compared_with_what_the_server_states(
     objects: Objects, scheme: str, bucket: Bucket
 ) -> None:
-    """And one check after the other, each from its beginning."""
+    """Each check begins with the first byte, whatever the checks before it read."""
     facts = {"etag": hashlib.md5(DATA).hexdigest()} if scheme == "s3" else {}
     objects.put("m/a", DATA, **facts)
     for data in (DATA, DATA[:-1], DATA[:-1] + b"x", DATA):
@@ -298,8 +298,10 @@ def parted(objects: Objects, parts: tuple[int, ...] = PARTS) -> None:
 
 
 def test_the_parts_of_an_object_are_asked_for_by_their_numbers(objects: Objects) -> None:
-    """Of a right object the first and the last one; without a condition, which some servers compare
-    with the part's own ETag."""
+    """The first and the last part of a right object are requested.
+
+    The requests have no condition, because some servers compare it with the part's own ETag.
+    """
     parted(objects)
     bucket = open_bucket("s3://box/m")
     assert check_of(bucket, objects, DATA)
@@ -316,7 +318,7 @@ def test_the_parts_of_an_object_are_asked_for_by_their_numbers(objects: Objects)
 
 @pytest.mark.parametrize("status", [400, 405, 501, 200])
 def test_a_server_that_knows_no_parts_states_nothing_of_them(objects: Objects, status: int) -> None:
-    """It refuses the request, or answers with the whole object."""
+    """The server refuses the request for a part, or answers with the whole object."""
     parted(objects)
     objects.choose = lambda r: (
         Answer(status, DATA, {"ETag": '"x"'} if status == 200 else {})
@@ -344,7 +346,7 @@ def test_a_checksum_of_s3_is_asked_for_and_compared(objects: Objects) -> None:
 
 
 def test_a_response_of_s3_is_ended_by_another_thread(objects: Objects) -> None:
-    """At once, though the server has more to say."""
+    """The response ends at once, although the server has more to send."""
     longer = {"ETag": '"x"', "Content-Length": "100000"}
     objects.choose = lambda request: Answer(200, DATA, longer)
     with pytest.raises(OSError), open_bucket("s3://box").read("m/slow", piece=512) as body:

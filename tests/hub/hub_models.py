@@ -48,7 +48,6 @@ def sharded(count: int = 3, numel: int = 256) -> dict[str, bytes]:
 
 
 def ref(text: str) -> ModelRef:
-    """Return the reference to a model that a recipe has for ``org/name`` or
-    ``org/name@revision``."""
+    """Return the reference that a recipe makes of ``org/name`` or ``org/name@revision``."""
     name, _, revision = text.partition("@")
     return ModelRef(text, name, revision or None)

@@ -34,8 +34,7 @@ slices:
   - sources: [{model: org/math, layer_range: [0, 8]}]
   - sources: [{model: org/code, layer_range: [0, 8]}]
 """
-"""All layers of both models, one after the other: the merge computes nothing, so it starts
-quickly."""
+"""All layers of both models, in order: nothing is computed, so the merge starts quickly."""
 
 
 def layered(seed: int, shards: int = 8, numel: int = 100_000, tensors: int = 2) -> dict[str, bytes]:
@@ -89,8 +88,7 @@ class Place:
         }
 
     def start(self, *words: object) -> subprocess.Popen[str]:
-        """Start a command; a merge runs in one process, so that a signal to it reaches the
-        worker."""
+        """Start a command; a merge runs in one process, so that signals reach the worker."""
         alone = ["--no-supervise"] if words[0] in ("run", "resume") else []
         return subprocess.Popen(
             [sys.executable, "-m", "resumerge", *map(str, words), *alone],

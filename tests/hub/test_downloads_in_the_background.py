@@ -114,8 +114,7 @@ def test_what_an_earlier_download_brought_is_progress(
 def test_while_another_arrives_there_may_be_space_later(
     hub: Hub, source: Source, metadata: MetadataCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The caller has no work until the other file arrives; it then merges that file and evicts
-    it."""
+    """The caller has no work until the other file arrives; it then merges and evicts that file."""
     of_a_disk(source.files[FILES[0]].size, monkeypatch)
     asked, started = list[bool](), list[str]()
 

@@ -23,8 +23,7 @@ tokenizer:
 
 
 def families(folder: Path) -> Path:
-    """Write the models `a`, `b` and `c`, each with its tokens in another order; return the
-    folder."""
+    """Write `a`, `b` and `c`, each with its tokens in another order, and return the folder."""
     for seed, name in enumerate("abc"):
         tokens = [f"t{number}" for number in range(40 + seed)]
         tokens = tokens[seed:] + tokens[:seed]
