@@ -18,7 +18,7 @@ __all__ = ["served"]
 
 @pytest.fixture
 def objects(hub: Hub, served: Objects) -> Objects:
-    """An adapter in a bucket, and its model on the Hub."""
+    """Upload an adapter to a bucket, and commit its model and another one to the Hub."""
     served.clear()
     served.upload("lora", LORA)
     hub.commit("org/base", BASE)
@@ -33,13 +33,13 @@ def metadata() -> MetadataCache:
 
 @pytest.fixture
 def source(objects: Objects, metadata: MetadataCache) -> Source:
-    """A model with an adapter, of which nothing is cached but configs."""
+    """Return a model with an adapter, of which only the configs are cached."""
     return open_source(read_reference("org/base+s3://box/lora"), metadata=metadata)
 
 
 @pytest.fixture
 def model(hub: Hub, objects: Objects, metadata: MetadataCache) -> Source:
-    """A model in one file, of which nothing is cached but its config."""
+    """Return a model in one file, of which only the config is cached."""
     found = open_hub_model(read_reference("org/model"), metadata=metadata)
     hub.forget_requests()
     return found

@@ -1,5 +1,5 @@
-"""Promise: ranges that were said before are requested once, ahead, in little memory; whatever is
-read, said or not, has the bytes of the file."""
+"""Promise: ranges that were announced are requested once, ahead, in little memory; whatever is
+read, announced or not, has the bytes of the file."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def reader() -> Iterator[RangeReader]:
 
 @pytest.fixture
 def files(tmp_path: Path) -> list[ServedFile]:
-    """Two, which count together what they send."""
+    """Return two files, which share the count of the bytes that they send."""
     sent: Counter[str] = Counter()
     found = [ServedFile(tmp_path / name, sent) for name in "ab"]
     for number, file in enumerate(found):
@@ -60,7 +60,7 @@ def read(reader: RangeReader, file: ServedFile, start: int, stop: int) -> None:
 
 
 def test_whatever_is_expected_and_read(files: list[ServedFile], soak: bool) -> None:
-    """Steps of any ranges, by several threads, some in other parts, some not at all."""
+    """Several threads read random steps: some ranges only in part, and some not at all."""
     for seed in range(400 if soak else 40):
         draw = random.Random(seed)
         steps = []
@@ -84,7 +84,7 @@ def test_whatever_is_expected_and_read(files: list[ServedFile], soak: bool) -> N
 def test_what_is_read_as_expected_is_requested_once(
     reader: RangeReader, files: list[ServedFile]
 ) -> None:
-    """Also what two operands of a step have in common, or a step and the next one."""
+    """The bytes that two operands share, or a step and the next one, are requested once."""
     a, b = files
     steps = [
         [(a, at, at + 3000), (b, at, at + 3000), (a, at + 500, at + 3500)]
@@ -102,7 +102,7 @@ def test_what_is_read_as_expected_is_requested_once(
 def test_what_a_step_has_in_common_with_the_one_before_is_requested_once(
     reader: RangeReader, files: list[ServedFile], first: int
 ) -> None:
-    """Whichever begins first in the file."""
+    """The order of the two steps in the file does not matter."""
     steps = [[(files[0], 1000, 1600)], [(files[0], first, first + 900)]]
     reader.expect(steps)  # type: ignore[arg-type]
     for [part] in steps:
@@ -111,7 +111,7 @@ def test_what_a_step_has_in_common_with_the_one_before_is_requested_once(
 
 
 def test_no_more_is_ahead_than_may_be(reader: RangeReader, files: list[ServedFile]) -> None:
-    """It comes while nobody reads; what nobody expects comes at once."""
+    """Expected ranges arrive while nobody reads; an unexpected range is requested at once."""
     expected = reader.expect([[(files[0], 0, SIZE)]])  # type: ignore[arg-type]
     wait_until(lambda: sent(files) >= AHEAD)
     time.sleep(0.1)
@@ -137,7 +137,7 @@ def test_what_is_kept_is_requested_once(reader: RangeReader, files: list[ServedF
 def test_an_error_is_told_to_all_who_read(
     reader: RangeReader, files: list[ServedFile], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At once, also those whose answers would come late."""
+    """A reader whose response is late gets the error at once, too."""
     arrived, late = threading.Event(), threading.Event()
     real = ServedFile.request
 

@@ -1,5 +1,5 @@
-"""Promise: a source that is elsewhere is opened at its version, by headers that are asked for once;
-what is no model is told, and a file that is not what was planned with is not merged."""
+"""Promise: a source that is elsewhere is opened at its version, by headers that are requested once;
+what is not a model is an error, and a file that differs from the planned one is not merged."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from resumerge.tensors import Stored
 def test_a_header_is_kept_alone_and_asked_for_once(
     objects: Objects, metadata: MetadataCache
 ) -> None:
-    """The first request has more than most headers take, and no more than the file."""
+    """The first request has more bytes than most headers, and no more than the file."""
     for numel, last in ((10, None), (50_000, FIRST_REQUEST)):
         data = safetensors({"a": (numel,)}, 1)
         objects.put(f"{numel}/{NAME}", data)
@@ -69,7 +69,7 @@ PICKLED = (
 def test_of_a_file_whose_description_is_elsewhere_no_header_is_kept(
     objects: Objects, metadata: MetadataCache
 ) -> None:
-    """Offline it is missing."""
+    """The file counts as missing offline."""
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w") as file:
         for name, data in (("data.pkl", PICKLED), ("data/0", bytes(16)), ("version", b"3")):
@@ -85,7 +85,7 @@ def test_of_a_file_whose_description_is_elsewhere_no_header_is_kept(
 def test_a_copy_whose_header_is_damaged_is_not_planned_by(
     hub: Hub, model: Source, metadata: MetadataCache
 ) -> None:
-    """The server says what it is; without it, the copy is refused."""
+    """The header is read from the server; offline the copy is refused."""
     fetch(model, [NAME], metadata)
     file = remote_file(model, NAME)
     file.blob.write_bytes(bytes(file.size))
@@ -98,7 +98,7 @@ def test_a_copy_whose_header_is_damaged_is_not_planned_by(
 def test_a_header_that_a_copy_does_not_have_is_looked_for_again(
     hub: Hub, model: Source, metadata: MetadataCache
 ) -> None:
-    """Though the copy was found intact before. The damage is told as any other is."""
+    """A copy with another header is damaged, even if it was recorded as intact before."""
     fetch(model, [NAME], metadata)
     file = remote_file(model, NAME)
     file.blob.write_bytes(MODEL[NAME].replace(b"up_proj", b"??_proj"))
@@ -118,7 +118,6 @@ def test_a_header_that_a_copy_does_not_have_is_looked_for_again(
 
 
 def test_a_file_that_is_shorter_than_any_header_is_damaged(hub: Hub) -> None:
-    """Its server is not asked for bytes that it does not have."""
     hub.commit("org/short", {"config.json": json.dumps(CONFIG).encode(), NAME: b"abc"})
     with pytest.raises(InputError, match="damaged"):
         open_hub_model(read_reference("org/short"))
@@ -136,7 +135,7 @@ def test_files_that_the_index_names_in_vain(objects: Objects, metadata: Metadata
 def test_a_model_in_another_format_is_told_offline_as_well(
     hub: Hub, metadata: MetadataCache
 ) -> None:
-    """It is not the network that lacks."""
+    """The reason is the missing weights, not the missing network."""
     hub.commit(
         "org/old",
         {"config.json": json.dumps(CONFIG).encode(), "model.h5": b"HDF"}
@@ -194,7 +193,7 @@ def without_the_last(source: Source) -> Source:
 def test_a_file_is_ready_if_it_has_what_was_planned_with(
     model: Source, metadata: MetadataCache, change: Callable[[Source], Source], is_same: bool
 ) -> None:
-    """A component's name before the tensors' is no difference."""
+    """A component's name before the tensors' names is not a difference."""
     planned = change(model).numbered(3)
     with Prefetcher([(planned, NAME), (planned, "config.json")], metadata) as fetcher:
         if is_same:

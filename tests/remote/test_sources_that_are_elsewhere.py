@@ -1,5 +1,5 @@
-"""Promise: each file of a source is found where it belongs, whichever parts a source has, and what
-the cache has of it is told apart from what it lacks."""
+"""Promise: each file of a source is found where it belongs, whichever parts a source has, and
+cached files are distinguished from missing ones."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from resumerge.sources.types import Contained, Source
 
 
 def moved(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
-    """Have this process's caches elsewhere, as another machine has them."""
+    """Move this process's caches to another folder, as if it ran on another machine."""
     monkeypatch.setattr("huggingface_hub.constants.HF_HOME", str(home))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(home / "hub"))
 
@@ -103,7 +103,7 @@ def test_progress_names_the_file_that_arrives(model: Source, metadata: MetadataC
 def test_another_machine_has_them_in_caches_of_its_own(
     source: Source, metadata: MetadataCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the first one had in its cache."""
+    """A file of the first machine's cache is not present on the other one."""
     for part in source.parts.values():
         fetch(part, part.files, metadata)
     full = open_source(read_reference("org/base+s3://box/lora"), metadata=metadata)
@@ -122,7 +122,7 @@ def test_another_machine_has_them_in_caches_of_its_own(
 def test_what_is_local_stays_where_it_is(
     objects: Objects, metadata: MetadataCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also beside an adapter that is elsewhere."""
+    """A local file is present on every machine, even beside an adapter that is elsewhere."""
     write(tmp_path / "base", BASE)
     mixed = open_source(read_reference(f"{tmp_path}/base+s3://box/lora"), metadata=metadata)
     assert mixed.adapter is not None
@@ -164,7 +164,7 @@ PIPELINE = {
 def test_a_model_that_is_elsewhere_is_read_as_a_local_one(
     objects: Objects, metadata: MetadataCache, tmp_path: Path, files: dict[str, bytes]
 ) -> None:
-    """The same tensors, weight files and files beside them."""
+    """The remote and the local model have the same tensors, weight files and companions."""
     objects.upload("same", files)
     there = open_source(read_reference("s3://box/same"), metadata=metadata)
     here = open_source(read_reference(str(write(tmp_path / "same", files))))
@@ -210,7 +210,7 @@ def test_of_what_is_missing_its_fault_is_named(
 def test_a_copy_that_was_cut_short_is_not_present(
     hub: Hub, model: Source, metadata: MetadataCache
 ) -> None:
-    """A plan needs its header alone, which is known; without that, its fault is told."""
+    """A plan needs only the recorded header; without the header, the damage is reported."""
     fetch(model, [NAME], metadata)
     file = remote_file(model, NAME)
     assert open_hub_model(model.ref, metadata=metadata).files[NAME].present
@@ -228,7 +228,7 @@ def test_a_copy_that_was_cut_short_is_not_present(
 def test_a_copy_has_the_etag_that_its_link_names_whatever_its_bytes(
     model: Source, metadata: MetadataCache
 ) -> None:
-    """Also where nothing is known but the cache: one that is damaged is not taken for another."""
+    """A damaged copy keeps its identity even if only the cache is known."""
     fetch(model, [NAME], metadata)
     blob = remote_file(model, NAME).blob
     blob.write_bytes(MODEL[NAME][:-1] + b"?")
@@ -251,7 +251,7 @@ def test_a_content_that_lost_its_name_is_named_again(
 def test_offline_nothing_is_downloaded_to_be_opened(
     hub: Hub, model: Source, metadata: MetadataCache
 ) -> None:
-    """Neither a config that the cache lost, nor a file that the recipe names."""
+    """A config that the cache lost, and a file that the recipe names, are reported as missing."""
     with pytest.raises(InputError, match=r"missing: none\.safetensors"):
         open_hub_model(
             read_reference("org/model/none.safetensors"), metadata=metadata, offline=True
@@ -343,7 +343,7 @@ def test_which_files_lie_beside_the_weights(model: Source, tmp_path: Path) -> No
 def test_after_a_file_that_cannot_be_had_no_other_is_begun(
     hub: Hub, objects: Objects, metadata: MetadataCache
 ) -> None:
-    """But for those that had begun: the run stops."""
+    """Only the downloads that had begun continue: the run stops."""
     source = open_hub_model(read_reference("org/base"), metadata=metadata)
     hub.fail(status=403, times=None)
     hub.forget_requests()
