@@ -20,13 +20,13 @@ from resumerge.ledger.validity import InvalidLedger
 
 
 def columns(ledger: Path, table: str) -> dict[str, dict[str, Any]]:
-    """What SQLite knows of each column of a table, by name."""
+    """Return what SQLite knows of each column of a table, by name."""
     return {row["name"]: row for row in query(ledger, f"PRAGMA table_xinfo({table})")}
 
 
 @pytest.fixture
 def declare(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, Column], None]]:
-    """Add a column to the declaration of a table."""
+    """Yield a function that adds a column to the declaration of a table."""
 
     def add(name: str, column: Column) -> None:
         table = TABLES[name]
@@ -128,7 +128,7 @@ def test_a_ledger_that_is_complete_is_not_changed_when_it_is_resumed(tmp_path: P
 
 
 def test_two_rows_with_one_key_are_refused(tmp_path: Path) -> None:
-    """SQLite refuses them where the key is declared."""
+    """SQLite itself refuses such rows if the table declares the key."""
     with closing(make(tmp_path / "ledger.db")) as ledger:
         ledger.mirrored.record("config.json", 1, "0" * 64)
         ledger.use_one_file()
@@ -144,7 +144,7 @@ def test_two_rows_with_one_key_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_ledger_opens_in_sqlite_utils(tmp_path: Path) -> None:
-    """For those who look inside."""
+    """Users look inside a ledger with sqlite-utils."""
     from sqlite_utils import Database
 
     ledger = Ledger.create(tmp_path / "ledger.db")

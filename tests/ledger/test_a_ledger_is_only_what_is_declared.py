@@ -21,7 +21,10 @@ SAMPLE = Sample(rss=1, available=1, budget=1, batch_bytes=1, bytes_done=1)
 
 
 def altered(folder: Path, sql: str) -> Path:
-    """A ledger of one tensor and one attempt, after these statements; SQLite checks views, too."""
+    """Make a ledger of one tensor and one attempt, and execute these statements in it.
+
+    The view is dropped first, because SQLite checks views, too.
+    """
     with closing(make(folder / "ledger.db")) as ledger:
         ledger.attempts.start({"pid": 1, "host": "here"})
         ledger.units.commit_batch(1, 1, [], {"bytes_committed": 5}, SAMPLE)

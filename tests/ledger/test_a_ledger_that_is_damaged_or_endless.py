@@ -1,5 +1,5 @@
-"""Promise: a ledger of which SQLite finds something wrong is not used; one from a mirror is not
-read for ever, nor where it is larger than a ledger can be."""
+"""Promise: a ledger in which SQLite finds damage is not used; one from a mirror is read for a
+limited time, and only up to a limited size."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from resumerge.ledger.validity import InvalidLedger
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """The path of a ledger with rows in tables that have an index."""
+    """Make a ledger with rows in tables that have an index, and return its path."""
     with closing(make(tmp_path / "ledger.db")) as ledger:
         ledger.set_mirror("/mirror")
         ledger.mirrored.record("config.json", 1, "0" * 64)
@@ -27,7 +27,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def swap_indices(path: Path) -> None:
-    """What is looked up by its name in one table is looked for in the index of another."""
+    """Exchange the indices of two tables, so that names of one are looked up in the other's."""
     names = [f"sqlite_autoindex_{table}_1" for table in ("mirrored", "companions")]
     found = f"SELECT name, rootpage FROM sqlite_master WHERE name IN {(*names,)}"
     pages = {row["name"]: row["rootpage"] for row in query(path, found)}
@@ -59,7 +59,7 @@ def test_what_is_damaged_is_not_used(path: Path, tmp_path: Path, damage: object)
 
 
 def test_no_ledger_is_larger_than_268_megabytes(path: Path, tmp_path: Path) -> None:
-    """What follows its last page is no part of it."""
+    """The bytes after the last page are no part of a ledger."""
     os.truncate(path, 1 << 28)
     import_ledger(path, tmp_path / "imported.db")
     os.truncate(path, (1 << 28) + 1)
@@ -81,7 +81,7 @@ def test_it_is_read_for_so_long_and_no_longer(
 
 @pytest.mark.parametrize("read_only", [True, False])
 def test_what_cannot_be_opened_is_not_damaged(tmp_path: Path, read_only: bool) -> None:
-    """A link that leads to itself, and a folder that is a file."""
+    """A link to itself cannot be opened, nor a file in a folder that is a file."""
     (tmp_path / "ledger.db").symlink_to("ledger.db")
     (tmp_path / "file").write_text("")
     for path in (tmp_path / "ledger.db", tmp_path / "file" / "ledger.db"):

@@ -31,8 +31,7 @@ def kinds(path: Path) -> list[str]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Of a run whose process was killed: with a log beside the ledger of what came after its
-    snapshot."""
+    """Return the folder of a killed run, whose ledger has a log of commits after its snapshot."""
     live, dead = tmp_path / "live", tmp_path / "dead"
     live.mkdir()
     with closing(make(live / LEDGER_FILE)) as ledger:
@@ -46,7 +45,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def restore(folder: Path) -> list[str]:
-    """Restore the ledger; the kinds of its events as the next process finds them."""
+    """Restore the ledger, and return the kinds of the events that the next process finds."""
     restore_snapshot(folder, Storage())
     with closing(Ledger(folder / LEDGER_FILE)) as ledger:
         ledger.check()
@@ -81,7 +80,7 @@ def test_the_damaged_ledger_is_kept(folder: Path) -> None:
 
 
 def test_the_snapshot_stays_as_it_was(folder: Path) -> None:
-    """It may be needed again."""
+    """The snapshot may be needed again."""
     before = (folder / SNAPSHOT_FILE).read_bytes()
     (folder / LEDGER_FILE).write_bytes(b"damaged")
     restore(folder)
@@ -101,7 +100,7 @@ def test_a_snapshot_has_all_that_was_committed_and_needs_no_file_beside_it(folde
 
 
 def test_a_snapshot_is_read_without_a_file_beside_it(folder: Path) -> None:
-    """Where its folder is read-only SQLite could make none."""
+    """SQLite cannot make a file beside the snapshot if the folder is read-only."""
     (folder / LEDGER_FILE).unlink()
     before = {path.name for path in folder.iterdir()}
     with closing(Ledger(folder / SNAPSHOT_FILE, read_only=True)) as snapshot:
@@ -120,7 +119,7 @@ def test_a_snapshot_is_durable_before_it_takes_the_place_of_the_one_before(folde
 def test_a_restored_ledger_is_durable_and_without_a_log_of_others_before_it_has_its_name(
     folder: Path,
 ) -> None:
-    """Killed in between, the log would be replayed into it."""
+    """SQLite would replay the old log into a ledger that got its name too early."""
     storage = Ordered()
     restore_snapshot(folder, storage)
     fresh, suffixes = "ledger.restored.partial", ("-wal", "-shm", "-journal")
@@ -149,7 +148,7 @@ def test_a_snapshot_that_is_a_pipe_is_not_waited_for(folder: Path) -> None:
 
 
 def test_a_snapshot_that_contradicts_itself_leaves_the_ledger_in_its_place(folder: Path) -> None:
-    """SQLite finds nothing wrong with it."""
+    """SQLite itself finds no damage in the snapshot."""
     change(folder / SNAPSHOT_FILE, "UPDATE units SET nbytes = 17")
     before = (folder / LEDGER_FILE).read_bytes()
     with pytest.raises(sqlite3.DatabaseError, match="nbytes"):

@@ -21,7 +21,7 @@ class Stopped(BaseException):
 
 
 def opened_until(path: Path, moment: int) -> bool:
-    """Open, check and read a ledger, and raise at a call or return; return whether it came."""
+    """Open and read a ledger, raise at a call or return, and return whether this was reached."""
     seen = 0
 
     def at_moment(frame: FrameType, event: str, arg: object) -> None:

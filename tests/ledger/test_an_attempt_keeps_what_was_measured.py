@@ -24,7 +24,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def ledger(path: Path) -> Iterator[Ledger]:
-    """Of two tensors of two blocks each, in one shard."""
+    """Yield a ledger of two tensors of two blocks each, in one shard."""
     with closing(Ledger.create(path)) as ledger:
         unit = {**UNIT, "blocks": 2, "block_elements": 2}
         second = {**unit, "number": 1, "name": "bias", "offset": 24}
@@ -83,7 +83,7 @@ def test_an_attempt_that_never_ended_was_last_there_when_it_was_seen(
 def test_the_larger_peak_of_a_worker_that_died_is_kept(
     ledger: Ledger, path: Path, own: int | None, measured: int, kept: int
 ) -> None:
-    """It told its own with its last batch; the supervisor may have looked before or after that."""
+    """The worker's batches record its own peak; the supervisor may measure before or after that."""
     number = start(ledger, 10)
     if own:
         commit(ledger, number, 1, 1, 0.5)
@@ -94,7 +94,7 @@ def test_the_larger_peak_of_a_worker_that_died_is_kept(
 
 
 def test_only_the_attempt_of_the_process_that_died_is_closed(ledger: Ledger, path: Path) -> None:
-    """A number of a process is given away again."""
+    """The system reuses the numbers of processes."""
     first = start(ledger, 10)
     ledger.attempts.end(first, "interrupted", peak_rss=900, seconds=3.0)
     before = attempt(path, first)

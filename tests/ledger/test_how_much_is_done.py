@@ -24,7 +24,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def ledger(path: Path) -> Iterator[Ledger]:
-    """Of two shards of two tensors each, of four blocks and 100 bytes; one attempt."""
+    """Yield a ledger of one attempt, and of two shards of two tensors of four blocks, 100 bytes."""
     with closing(Ledger.create(path)) as ledger:
         shards = [{**SHARD, "number": n, "name": name} for n, name in enumerate(SHARDS)]
         unit = {**UNIT, "blocks": 4, "nbytes": 100}
@@ -74,7 +74,7 @@ def test_a_tensor_counts_as_far_as_it_is_committed(ledger: Ledger) -> None:
 
 
 def test_progress_has_the_inputs_of_what_is_not_complete(ledger: Ledger) -> None:
-    """They are needed to go on within a tensor, and take memory."""
+    """The hashes of the inputs take memory; they are needed to continue within a tensor."""
     commit(ledger, 7, 0, 4)
     commit(ledger, 8, 1, 3)
     whole, part, none, _ = ledger.units.progress()

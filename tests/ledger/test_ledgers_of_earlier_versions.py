@@ -30,14 +30,14 @@ CREATE VIEW progress AS SELECT at, attempt, bytes_done, total.nbytes AS bytes_to
 """The schema as SQLite has it in ledgers from before sqlite-utils made them."""
 
 LATER_COLUMNS = {"units": ['"measurements" TEXT'], "shards": ['"copied" INTEGER']}
-"""Columns that those versions do not know: they accept plain ones, and leave them alone."""
+"""Columns that earlier versions do not know: they accept plain ones, and leave them alone."""
 
 SCHEMA = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid"
 LATER = r"CREATE TABLE \W?accounts\b"
 
 
 def earlier(path: Path) -> Path:
-    """A ledger of one tensor, as earlier versions made it."""
+    """Make a ledger of one tensor, as earlier versions made it."""
     with closing(sqlite3.connect(path)) as db, db:
         db.executescript(UNTIL_NOVEMBER_2026)
         for table, row in (("run", RUN), ("shards", SHARD), ("units", UNIT)):
@@ -47,13 +47,13 @@ def earlier(path: Path) -> Path:
 
 
 def schema(path: Path) -> list[str]:
-    """What a ledger has of the tables that were there before; others do not matter to them."""
+    """Return the SQL of the tables that earlier versions know; others do not matter to them."""
     found = [row["sql"] for row in query(path, SCHEMA)]
     return [sql for sql in found if not re.match(LATER, sql)]
 
 
 def as_compared(sql: str) -> tuple[str, list[str]]:
-    """What the versions before compare: the head, and the definition of each column they know."""
+    """Return what earlier versions compare: the name, and the definitions of columns they know."""
     found = re.fullmatch(r'CREATE TABLE "?(\w+)"?\s*\(\s*(.*?)\s*\)', sql, re.DOTALL)
     if found is None:
         return sql, []
@@ -95,7 +95,7 @@ def test_what_is_made_now_is_accepted_by_earlier_versions(tmp_path: Path) -> Non
 
 
 def test_measurements_that_an_earlier_version_went_on_without_are_none(tmp_path: Path) -> None:
-    """It commits blocks, or makes a unit pending again, and leaves the column as it is."""
+    """An earlier version commits blocks, or makes units pending, and leaves the column as it is."""
     path = tmp_path / "ledger.db"
     make(path).close()
     measured = UnitMeasurements.empty(["base", "math"]).plus([[0.0] * 16])

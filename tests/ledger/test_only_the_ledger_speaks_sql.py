@@ -22,7 +22,7 @@ EXECUTE = {"execute", "executemany", "executescript"}
 
 
 def sql_in(source: str) -> list[str]:
-    """What speaks SQL in the source of a module, with line numbers."""
+    """Return the places in a module's source that speak SQL, with line numbers."""
     found = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):

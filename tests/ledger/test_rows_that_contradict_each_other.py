@@ -46,8 +46,10 @@ DONE = xxhash.xxh3_128_hexdigest(HASHES)
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Path:
-    """Of two shards of two tensors of two blocks, the first shard sealed and mirrored, a tensor of
-    the second committed in part."""
+    """Make a ledger of two shards of two tensors of two blocks, and return its path.
+
+    The first shard is sealed and mirrored; one tensor of the second is committed in part.
+    """
     path = tmp_path / LEDGER_FILE
     run = {**RUN, "fingerprint_parts": PARTS}
     run["fingerprint"] = hashlib.sha256(PARTS.encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Promise: who writes waits for another who writes; who checks sees one moment of it."""
+"""Promise: a writer of a ledger waits for another writer; a check sees the rows of one moment."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from resumerge.ledger.validity import check_agreement
 
 @pytest.fixture
 def ledgers(tmp_path: Path) -> Iterator[tuple[Ledger, Ledger]]:
-    """The same one, opened as by two processes."""
+    """Yield a ledger twice, opened as by two processes."""
     with (
         closing(make(tmp_path / "ledger.db")) as ledger,
         closing(Ledger(tmp_path / "ledger.db")) as other,
@@ -70,4 +70,4 @@ def test_rows_are_compared_as_they_are_at_one_moment(
 
 
 CHECKSUM = "e5189a9599e3f86205ea23ef06e28b2d"
-"""Of the one block's hash."""
+"""The checksum of the one block's hash."""

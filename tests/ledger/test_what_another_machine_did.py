@@ -31,8 +31,10 @@ def source(number: int, model: str) -> dict[str, Any]:
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    """Of two shards of two tensors and of two models; it was copied from a machine `there`, whose
-    process was killed."""
+    """Yield a ledger of two shards of two tensors, and of two models.
+
+    It was copied from a machine `there`, whose process was killed.
+    """
     with closing(Ledger.create(tmp_path / "ledger.db")) as ledger:
         run = {**RUN, "host": "there", "output": "/there/out"}
         shards = [{**SHARD, "number": n, "name": name} for n, name in enumerate(SHARDS)]
@@ -58,7 +60,7 @@ def results(ledger: Ledger) -> list[tuple[str, bytes, bytes, str, int | None, in
 def test_a_shard_of_another_machine_is_sealed_with_its_results(
     ledger: Ledger, tmp_path: Path
 ) -> None:
-    """In place of what was computed of it here."""
+    """The other machine's results replace those that this machine computed of the shard."""
     commit(ledger, 0, 2, hashes=b"here" + bytes(12))
     before = results(ledger)
     with closing(Ledger.create(tmp_path / "other.db")) as other:
@@ -78,7 +80,7 @@ def test_a_shard_of_another_machine_is_sealed_with_its_results(
 
 
 def test_local_models_are_compared_after_another_machine_read_its_own(ledger: Ledger) -> None:
-    """What is known of their time of change is known of the files here."""
+    """The recorded times of change are those of the files on this machine."""
     ledger.shards.adopt_mirrored({}, {})
     assert [row["stamps"] for row in ledger.sources()] == [STAMPS] * 2
     commit(ledger, 0, 1)

@@ -37,7 +37,7 @@ with _without_optional_modules():
 
 @pytest.fixture
 def installed(tmp_path: Path) -> Path:
-    """A folder with each of these libraries, which say that they are imported; and a plugin."""
+    """Make a folder with a plugin and modules of these names, which print when imported."""
     for name in (*OPTIONAL, "stranger"):
         (tmp_path / f"{name}.py").write_text(f"print('{name} is imported')\n")
     (tmp_path / "pandas.py").write_text("print('pandas is imported')\nTimestamp = dict\n")
@@ -49,7 +49,7 @@ def installed(tmp_path: Path) -> Path:
 
 
 def said(installed: Path, *words: str) -> list[str]:
-    """What a Python with these libraries says, line by line."""
+    """Run a Python with these modules, and return the lines about imports and of an error."""
     path = os.pathsep.join([str(installed), *filter(None, [os.environ.get("PYTHONPATH")])])
     ended = subprocess.run(
         [sys.executable, *words], capture_output=True, text=True, cwd=installed,

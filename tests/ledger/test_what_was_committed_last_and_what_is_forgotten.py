@@ -17,7 +17,7 @@ SHARDS = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    """Of two shards of three tensors, numbered 0 to 5."""
+    """Yield a ledger of two shards of three tensors, numbered 0 to 5."""
     with closing(Ledger.create(tmp_path / "ledger.db")) as ledger:
         shards = [{**SHARD, "number": n, "name": name} for n, name in enumerate(SHARDS)]
         units = [{**UNIT, "number": n, "name": f"t{n}", "shard": n // 3} for n in range(6)]
@@ -45,7 +45,7 @@ def attempt(ledger: Ledger) -> int:
 
 
 def test_a_commit_waits_for_the_disk(ledger: Ledger) -> None:
-    """With a write-ahead log, a power cut takes the last transactions unless this is FULL."""
+    """A power cut loses the last transactions of a write-ahead log unless `synchronous` is FULL."""
     assert ledger._db.rows("PRAGMA journal_mode") == [{"journal_mode": "wal"}]
     assert ledger._db.rows("PRAGMA synchronous") == [{"synchronous": 2}]
     for name in ("fullfsync", "checkpoint_fullfsync"):  # what macOS's fsync(2) leaves undone
@@ -53,7 +53,7 @@ def test_a_commit_waits_for_the_disk(ledger: Ledger) -> None:
 
 
 def test_the_last_two_batches(ledger: Ledger) -> None:
-    """One is being synced while the next is computed: two are what a crash may leave in doubt."""
+    """One batch is synced while the next is computed, so a crash may leave two in doubt."""
     first = attempt(ledger)
     commit(ledger, first, 8, 5)
     commit(ledger, first, 9, 4)
@@ -79,7 +79,7 @@ def test_what_another_machine_committed_is_of_no_batch_here(ledger: Ledger) -> N
 
 
 def test_a_forgotten_unit_leaves_nothing_behind(ledger: Ledger) -> None:
-    """Neither of itself, nor of its shard: not even that the mirror has it."""
+    """The unit's results, the shard's seal and the record of its copy in the mirror are deleted."""
     commit(ledger, attempt(ledger), 1, 0, 1, 2, 3, 4, 5)
     for number, name in enumerate(SHARDS):
         ledger.shards.seal(number)

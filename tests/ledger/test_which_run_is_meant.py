@@ -21,7 +21,7 @@ Add = Callable[..., Path]
 
 @pytest.fixture
 def add(tmp_path: Path) -> Add:
-    """Adds a run to the state folder, `state`."""
+    """Return a function that adds a run to the state folder, `state`."""
 
     def add(name: str, created: int, output: Path | str) -> Path:
         folder = tmp_path / "state" / name
@@ -42,7 +42,7 @@ def store(tmp_path: Path) -> RunStore:
 
 
 def test_runs_are_in_the_order_of_their_making(add: Add, store: RunStore) -> None:
-    """Of two of one moment, in the order of their names."""
+    """Two runs of one moment are in the order of their names."""
     assert store.runs() == []
     first, third, second = add("c", 1, "/1"), add("a", 3, "/2"), add("b", 2, "/3")
     assert store.runs() == [first, second, third]
