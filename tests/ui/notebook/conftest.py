@@ -11,13 +11,13 @@ from notebook_kernels import Hands, tiny_llamas
 
 @pytest.fixture(scope="session")
 def llamas(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, bytes]]:
-    """The files of the models, by the names of their repos."""
+    """Return the files of the models, by the names of their repos."""
     return tiny_llamas(tmp_path_factory.mktemp("llamas"))
 
 
 @pytest.fixture(scope="session")
 def undisturbed() -> dict[str, bytes]:
-    """The model that nothing interrupts, once a test has asked for it."""
+    """Return a dictionary for the uninterrupted model, which the first test that needs it fills."""
     return {}
 
 
@@ -25,7 +25,7 @@ def undisturbed() -> dict[str, bytes]:
 def hands(
     llamas: dict[str, dict[str, bytes]], hub: Hub, tmp_path: Path, undisturbed: dict[str, bytes]
 ) -> Hands:
-    """Execute the notebook in a folder of its own."""
+    """Commit the models to the Hub, and return hands with a folder of their own."""
     for name, files in llamas.items():
         hub.commit(f"org/{name}", files)
     return Hands(hub, tmp_path, undisturbed)

@@ -23,12 +23,12 @@ from tiny_models import LLAMA, write_family
 ROOT = Path(__file__).parents[3]
 NOTEBOOK = ROOT / "colab" / "resumerge.ipynb"
 MERGES = ("settings", "install", "recipe", "plan", "run")
-"""Cells that merge."""
+"""The cells that merge."""
 
 CONFIG = {**LLAMA, "hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 8}
 
 SHARD_SIZE = "100KB"
-"""of the output: seven shards."""
+"""The size limit of a shard; the output has seven."""
 
 RECIPE = """
 merge_method: linear
@@ -40,7 +40,7 @@ dtype: bfloat16
 
 
 def tiny_llamas(folder: Path) -> dict[str, dict[str, bytes]]:
-    """`math` and `code` as the files of repos: shards of a layer or two, and a tokenizer."""
+    """Make the files of the repos `math` and `code`: shards of a layer or two, and a tokenizer."""
     import torch
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
@@ -82,8 +82,8 @@ class Hands:
     """Somebody who works with the notebook.
 
     Args:
-        hub: that the models are on.
-        folder: of everything; each machine is a folder below it.
+        hub: the server of the models.
+        folder: the folder of everything; each machine is a folder in it.
         undisturbed: gets the model that `undisturbed` makes, and has it if it was made before.
     """
 
@@ -93,7 +93,7 @@ class Hands:
         self.lose_machine()
 
     def lose_machine(self) -> None:
-        """The machine is gone with its disk; the next has nothing."""
+        """Lose the machine with its disk; the next one has nothing."""
         number = len(list(self._folder.glob("machine-*")))
         self.machine = self._folder / f"machine-{number}"
         self.machine.mkdir()
@@ -108,7 +108,7 @@ class Hands:
         notebook: Any = None,
         **env: str,
     ) -> Any:
-        """Execute every cell; the executed notebook.
+        """Execute every cell, and return the executed notebook.
 
         Args:
             meanwhile: called in a thread with the kernel's pid, once there is one.
@@ -133,7 +133,7 @@ class Hands:
         return notebook
 
     def _environment(self) -> dict[str, str]:
-        """Of a kernel, or another process."""
+        """Return the environment of a kernel, or of another process."""
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("RESUMERGE_")}
         return {
             **inherited,
@@ -156,7 +156,7 @@ class Hands:
         then(provisioner.pid)
 
     def undisturbed(self) -> dict[str, bytes]:
-        """The model as the command makes it on another machine."""
+        """Return the model that the command makes on another machine."""
         if not self._undisturbed:
             self.lose_machine()
             self.merge()
@@ -171,7 +171,7 @@ class Hands:
         subprocess.run(command, cwd=self.machine, env={**self._environment(), **env}, check=True)
 
     def kill_when_committed(self, units: int, mirrored: int) -> Callable[[int], None]:
-        """For `meanwhile`: SIGKILL as soon as so many units are committed, and shards mirrored."""
+        """Return a `meanwhile` that kills once so many units are committed and shards mirrored."""
 
         def wait(pid: int) -> None:
             while self.committed() < units or self.mirrored() < mirrored:
@@ -195,7 +195,8 @@ class Hands:
     def run_all_but_interrupt(self, units: int = 20) -> Any:
         """Execute the cells until the kernel is interrupted in the middle of the merge.
 
-        Twice, as by somebody who is impatient. The notebook as far as it was executed.
+        The kernel is interrupted twice, as by an impatient user. Return the notebook as far as it
+        was executed.
         """
 
         def interrupt(pid: int) -> None:
@@ -214,23 +215,23 @@ class Hands:
         raise AssertionError("the cell was interrupted")
 
     def committed(self) -> int:
-        """Units that the newest run has committed."""
+        """Return the number of units that the newest run has committed."""
         return self._ask("SELECT count(*) FROM units WHERE state = 'committed'")
 
     def total(self) -> int:
-        """Units of the newest run."""
+        """Return the number of units of the newest run."""
         return self._ask("SELECT count(*) FROM units")
 
     def mirrored(self) -> int:
-        """Shards of the newest run that its mirror has."""
+        """Return the number of the newest run's files that its mirror has."""
         return self._ask("SELECT count(*) FROM mirrored")
 
     def attempts(self) -> int:
-        """Attempts of the newest run."""
+        """Return the number of attempts of the newest run."""
         return self._ask("SELECT count(*) FROM attempts")
 
     def computed_last(self) -> int:
-        """Units that the newest attempt committed."""
+        """Return the number of units that the newest attempt committed."""
         return self._ask("SELECT units_committed FROM attempts ORDER BY n DESC LIMIT 1")
 
     def _ask(self, query: str) -> int:
@@ -241,13 +242,13 @@ class Hands:
             return int(database.execute(query).fetchone()[0])
 
     def model(self) -> dict[str, bytes]:
-        """The finished files, but the card, which names the folder."""
+        """Return the finished files except the card, which names the folder."""
         paths = sorted(path for path in self.output.iterdir() if path.name != "README.md")
         return {path.name: path.read_bytes() for path in paths}
 
 
 def cells(*parts: str) -> Any:
-    """A notebook of some of its cells, by their ids, and of others that are given as text."""
+    """Return a notebook of the cells with these ids, and of other cells, passed as text."""
     whole = nbformat.read(NOTEBOOK, as_version=4)
     known = {cell["id"]: cell for cell in whole.cells}
     whole.cells = []
@@ -259,13 +260,13 @@ def cells(*parts: str) -> Any:
 
 
 def cell_outputs(notebook: Any, cell: str) -> list[Any]:
-    """What a cell put out, by its id."""
+    """Return the outputs of the cell with this id."""
     (found,) = (c for c in notebook.cells if c["id"] == cell)
     return list(found.outputs)
 
 
 def text_of(notebook: Any, cell: str) -> str:
-    """What a cell printed and showed, as plain text."""
+    """Return what a cell printed and showed, as plain text."""
     parts = []
     for output in cell_outputs(notebook, cell):
         data = output.get("data", {})
@@ -275,6 +276,6 @@ def text_of(notebook: Any, cell: str) -> str:
 
 
 def html_of(notebook: Any, cell: str) -> list[str]:
-    """The HTML of a cell's outputs."""
+    """Return the HTML of a cell's outputs."""
     outputs = cell_outputs(notebook, cell)
     return [o["data"]["text/html"] for o in outputs if "text/html" in o.get("data", {})]

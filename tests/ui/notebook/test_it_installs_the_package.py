@@ -23,7 +23,7 @@ with_address = runpy.run_path(str(NOTEBOOK.with_name("repository.py")))["with_ad
 
 @pytest.fixture
 def fresh(tmp_path: Path) -> FreshVenv:
-    """The environment of the notebook's kernel."""
+    """Return a fresh environment for the notebook's kernel."""
     return FreshVenv(tmp_path / "venv")
 
 
@@ -35,7 +35,7 @@ def checkout(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def index(tmp_path: Path) -> Iterator[Path]:
-    """A folder that pip is served from, as PyPI serves: one folder for each package."""
+    """Serve a folder to pip as PyPI does, with a folder for each package, and yield it."""
 
     class Quiet(SimpleHTTPRequestHandler):
         def log_message(self, format: str, *args: Any) -> None:
@@ -51,7 +51,7 @@ def index(tmp_path: Path) -> Iterator[Path]:
 
 
 def execute(fresh: FreshVenv, folder: Path, repository: str = "") -> str:
-    """What the cell prints that installs the package, where it is executed in a folder."""
+    """Execute the cell that installs the package in a folder, and return what it prints."""
     project = f'[project]\nurls = {{Repository = "{repository}"}}'
     notebook = nbformat.reads(with_address(NOTEBOOK.read_text(), project), as_version=4)
     notebook.cells = [cell for cell in notebook.cells if cell["id"] in ("settings", "install")]

@@ -12,7 +12,7 @@ MOST = 1_200_000
 
 
 def tile(html: str, name: str) -> str:
-    """The value below a name."""
+    """Return the value below a name."""
     return re.search(f"<dt>{name}</dt><dd><b>(.*?)</b>", html)[1]  # type: ignore[index]
 
 

@@ -33,7 +33,7 @@ def stored() -> nbformat.NotebookNode:
 
 
 def on_kaggle() -> nbformat.NotebookNode:
-    """The notebook in a kernel that has Kaggle's secrets."""
+    """Return the notebook with a first cell that provides Kaggle's secrets."""
     notebook = stored()
     secrets = nbformat.v4.new_code_cell(SECRETS)
     secrets["id"] = "secrets"

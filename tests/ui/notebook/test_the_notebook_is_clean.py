@@ -72,7 +72,7 @@ def test_a_cell_needs_no_name_but_its_own_and_those_of_merging_cells_above(path:
 
 
 def bound(nodes: list[ast.AST]) -> set[str]:
-    """Names that functions, imports and handlers of errors bind."""
+    """Return the names that functions, imports and handlers of errors bind."""
     found: set[str] = set()
     for node in nodes:
         if isinstance(node, ast.FunctionDef | ast.ExceptHandler) and node.name:

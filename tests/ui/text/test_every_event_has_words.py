@@ -1,4 +1,4 @@
-"""Each kind of event is told in words of its own, happens somewhere, and names its facts."""
+"""Each kind of event has words of its own, happens somewhere, and names its facts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TOLD_IN = PACKAGE / "ui"
 
 
 def noted_kinds() -> set[str]:
-    """Return the names of the kinds that the package speaks of where it does not tell events."""
+    """Return the names of the kinds that the package uses outside of `ui`."""
     return {
         node.attr
         for path in PACKAGE.rglob("*.py")
@@ -36,7 +36,7 @@ def is_kind(node: ast.AST) -> bool:
 
 
 def facts_given() -> dict[str, set[str]]:
-    """Return the names of the facts of each kind, where the call that notes an event has them."""
+    """Return the names of the facts of each kind that calls which note events have."""
     found: dict[str, set[str]] = {}
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -62,7 +62,7 @@ def docstrings() -> dict[str, str]:
 
 
 def sentences(folder: Path, outcome: str, events: dict[EventKind, dict[str, object]]) -> list[str]:
-    """Return what is told of a run with one attempt, and these events."""
+    """Return the sentences about a run with one attempt and these events."""
     attempt = {"n": 1, "started": 1, "ended": 2, "outcome": outcome}
     make_ledger(folder / "state", [attempt], (), [(1, kind, d) for kind, d in events.items()])
     run = run_of(folder)
@@ -80,14 +80,14 @@ FACTS = {"cause": "killed", "signal": "SIGKILL", "reason": "why", "after": 5, "b
 
 @pytest.mark.parametrize("kind", sorted(WITH_FACTS))
 def test_what_a_function_tells_is_told(kind: EventKind, tmp_path: Path) -> None:
-    """Nothing else would be: these kinds have no sentence of the table."""
+    """A kind that a function describes has no sentence in the table."""
     before = {EventKind.BATCH_LOWERED: FACTS} if kind == EventKind.BATCH_RAISED else {}
     without = sentences(tmp_path / "without", "error", before)
     assert sentences(tmp_path / "with", "error", {**before, kind: FACTS}) != without
 
 
 def test_only_these_kinds_are_not_told() -> None:
-    """That a run waited says that it went on; tasks are counted for each machine of the cluster."""
+    """The sentence on a wait implies its end; tasks are counted for each machine of the cluster."""
     of_tasks = {EventKind.TASK_STARTED, EventKind.TASK_FINISHED}
     assert {EventKind.MEMORY_WAIT_ENDED, *of_tasks} == UNTOLD
 

@@ -35,7 +35,7 @@ ATTEMPT = {"started": 0.0, "ended": 1.0, "outcome": "interrupted"}
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working folder in which `state` has one run, without a mirror."""
+    """Make a working folder in which `state` has one run, without a mirror."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("RESUMERGE_STATE_DIR", raising=False)
     make_ledger(tmp_path / "state", [ATTEMPT])
@@ -43,7 +43,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def mirrored(home: Path, mirror: str | None) -> Path:
-    """The state folder of a run with a mirror."""
+    """Make a run with a mirror, and return its state folder."""
     make_ledger(home / "mirrored", [ATTEMPT], mirror=mirror)
     return home / "mirrored"
 
@@ -53,7 +53,7 @@ def words(line: str) -> list[str]:
 
 
 def parsed(line: str, command: Any = resume.command) -> tuple[str | None, Options]:
-    """The run and the options that the command line makes of a line."""
+    """Return the run and the options that the command line reads from a line."""
     program, name, *rest = words(line)
     assert (program, name) == ("resumerge", command.name)
     context = command.make_context(name, rest)
@@ -98,7 +98,7 @@ def test_one_that_it_has_is_not(home: Path) -> None:
 
 @pytest.mark.parametrize("recorded", ["elsewhere", "hf://org/drive", None])
 def test_another_than_it_has_is_named(home: Path, recorded: str | None) -> None:
-    """Else the run would go on to the mirror that the user has just given up."""
+    """The run would otherwise continue in the mirror that the user has just given up."""
     ledgers = mirrored(home, recorded)
     options = Options(state_dir=ledgers, mirror="hf://org/other/")
     assert not has_mirror("made-up", options)
@@ -222,8 +222,10 @@ AGAIN = {
     "take_over": ["--take-over"],
     "bring_back": ["--bring-back"],
 }
-"""All but what the run was planned with, or is called by, and starting over, which is wanted once.
-So is taking over: the command leaves it out as soon as it has the lease."""
+"""Every option except those of the plan, the output, and `--restart`, which is used once.
+
+`--take-over` is used once, too: the command omits it as soon as it has the lease.
+"""
 
 
 @pytest.mark.parametrize("name", GIVEN)
@@ -239,7 +241,7 @@ def test_every_option_is_among_them() -> None:
 
 @pytest.mark.parametrize("name", GIVEN)
 def test_what_the_ledger_keeps_is_not(home: Path, name: str) -> None:
-    """It has what was given last: a later command takes that, too."""
+    """The ledger has the last value of an option, and a later command uses that value."""
     options = Options(**{name: GIVEN[name]})
     kept = json.dumps(options.kept())
     change(home / "state" / "made-up" / "ledger.db", "UPDATE run SET options = ?", [kept])
@@ -292,7 +294,7 @@ def test_a_state_folder_that_was_named_stays(
 
 
 def test_that_of_the_environment_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next shell may not have it."""
+    """The next shell may lack the variable."""
     monkeypatch.setenv("RESUMERGE_STATE_DIR", "the environment's")
     monkeypatch.setattr(sys, "argv", ["resumerge", "run", "--state-directory.yaml", "out"])
     assert words(repeat_command())[4:] == [
@@ -310,7 +312,7 @@ def test_a_run_is_gone_with_its_folder(home: Path) -> None:
 def test_what_a_run_that_is_gone_had_made_is_made_again(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the command that began it; one that resumed it does not know the recipe."""
+    """The command that began the run is repeated; a command that resumed it has no recipe."""
     monkeypatch.setattr(sys, "argv", ["/x/resumerge", "run", "r.yaml", "out"])
     assert words(start_over_command()) == [
         "resumerge",

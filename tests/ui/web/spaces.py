@@ -32,8 +32,8 @@ class Space:
     """A Space, whose owner has a token of its own.
 
     Args:
-        folder: of all people.
-        provider: logs them in.
+        folder: the folder of all people.
+        provider: the server that logs them in.
     """
 
     def __init__(self, folder: Path, provider: LoginProvider) -> None:
@@ -56,7 +56,7 @@ class Space:
         return self.folder / f"id-of-{person}"
 
     def processes(self) -> list[psutil.Process]:
-        """Those that work for people."""
+        """Return the processes that work for people."""
         return [found for found in psutil.process_iter() if self._is_below(found)]
 
     def tokens_of_processes(self) -> set[str]:
@@ -74,7 +74,7 @@ class Space:
             return False
 
     def lose(self) -> None:
-        """End as a machine does that is gone, with its disk."""
+        """Kill all processes and delete the folder, as if the machine were lost with its disk."""
         self._process.kill()
         self._process.wait()
         while found := self.processes():
@@ -89,7 +89,7 @@ class Space:
 
 
 def logged_in(chromium: Browser, space: Space, person: str, width: int = 1280) -> Tab:
-    """The page of a person who has just logged in."""
+    """Open the page as a person who has just logged in, and return its tab."""
     space.provider.person = person
     tab = chromium.open(f"{space.address}login/huggingface", width)
     tab.wait("location.pathname === '/'")

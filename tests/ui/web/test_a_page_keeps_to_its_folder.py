@@ -1,4 +1,4 @@
-"""Promise: nothing that a page is told leads out of its folder."""
+"""Promise: no input of a page leads out of its folder."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_words_of_a_prompt_are_no_paths(tmp_path: Path) -> None:
 
 
 def test_a_plan_refuses_it_before_anything_is_looked_at(tmp_path: Path) -> None:
-    """A recipe must not tell whether a file is there."""
+    """A recipe must not reveal whether a file exists."""
     outside = tmp_path / "outside"
     outside.mkdir()
     (tmp_path / "inside").mkdir()

@@ -49,7 +49,7 @@ def test_from_an_empty_page_to_a_merged_model(
 
 
 def test_a_merge_is_stopped_and_resumed(chromium: Browser, page: Page) -> None:
-    """By another person, too, who opens the page meanwhile."""
+    """Another person, who opens the page meanwhile, can stop the merge."""
     page.hold.touch()
     first = opened(chromium, page)
     write(first, "Recipe (YAML)", held_average.RECIPE)

@@ -17,7 +17,7 @@ pytestmark = [
 
 @pytest.fixture
 def stocked(hub: Hub, page: Page) -> Hub:
-    """The Hub with one of the folder's models."""
+    """Commit one of the folder's models to the Hub, and return the Hub."""
     files = {path.name: path.read_bytes() for path in (page.folder / "math").iterdir()}
     hub.commit("org/mathematics", files)
     hub.tokens = {TOKEN: "write"}

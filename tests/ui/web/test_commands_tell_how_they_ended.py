@@ -1,4 +1,4 @@
-"""Promise: what a command of the page ends with is told as the command tells it."""
+"""Promise: the page reports the end of a command as the command itself reports it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ exit "$code"
 
 @pytest.fixture
 def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Commands:
-    """A program in the place of ours, which prints its last word, and exits with that before."""
+    """Replace the program by one that prints its last argument, and exits with the one before."""
     program = tmp_path / "program"
     program.write_text(PROGRAM)
     program.chmod(0o755)

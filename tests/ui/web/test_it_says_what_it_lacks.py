@@ -22,7 +22,7 @@ main()
 
 @pytest.fixture
 def with_gradio(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The refusals after this one need none."""
+    """Let Gradio count as installed, because the refusals after this one do not need it."""
     monkeypatch.setattr(server, "find_spec", lambda name: name)
 
 

@@ -1,6 +1,6 @@
 """Promise: people of a Space see only what is theirs, and a Space that is lost goes on.
 
-Who a person is, is told by a stand-in for Hugging Face's login; everything else is as in a Space.
+A stand-in for Hugging Face's login identifies people; everything else is as in a Space.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SECRETS = (TOKEN, SECRET, *TOKENS.values())
 
 @pytest.fixture
 def models(hub: Hub, tmp_path: Path) -> Hub:
-    """The Hub with two models of 4 MB for all, and one that is Ann's alone."""
+    """Commit two models of 4 MB for all to the Hub, and one that only Ann may read."""
     family = write_family(tmp_path / "family", CONFIG)
     for repo, name in (("org/base", "base"), ("org/math", "math"), ("ann/secret", "code")):
         hub.commit(repo, {file.name: file.read_bytes() for file in (family / name).iterdir()})
@@ -56,7 +56,7 @@ def space(models: Hub, tmp_path: Path) -> Iterator[Space]:
 
 
 def planned(tab: Tab, recipe: str, name: str) -> None:
-    """Have a merge planned that makes many shards, one after the other."""
+    """Plan a merge that makes many shards, one after the other."""
     write(tab, "Recipe (YAML)", recipe)
     write(tab, "Name of the output", name)
     press(tab, "Options of the merge")
@@ -70,7 +70,7 @@ def weights(hub: Hub, repo: str) -> dict[str, bytes]:
 
 
 def _contents(folder: Path) -> list[str]:
-    """All files, at one time at which none of them gets another name: a merge is at work."""
+    """Return the contents of all files; start over if a running merge renames one meanwhile."""
     while True:
         try:
             files = [file for file in folder.rglob("*") if file.is_file()]
@@ -80,7 +80,7 @@ def _contents(folder: Path) -> list[str]:
 
 
 def assert_no_secret(space: Space, *tabs: Tab) -> None:
-    """In no page, log, file, ledger or command line."""
+    """Check that no page, log, file, ledger or command line contains a secret."""
     told = _contents(space.folder)
     told += [tab.run("document.documentElement.outerHTML") for tab in tabs]
     told += [space.log.read_text()]

@@ -24,7 +24,7 @@ class Page:
     Args:
         folder: its folder.
         hold: the file that holds merges, as long as it is there.
-        variables: of its environment.
+        variables: more variables of its environment.
     """
 
     def __init__(self, folder: Path, hold: Path, variables: Mapping[str, str]) -> None:
@@ -77,7 +77,7 @@ def wait_for_page(tab: Tab) -> None:
 
 
 def field(label: str) -> str:
-    """The input with a label."""
+    """Return the JavaScript of the input with a label."""
     labelled = f"[...document.querySelectorAll('label')].find(e => e.innerText.includes('{label}'))"
     return f"{labelled}?.querySelector('input, textarea')"
 
