@@ -26,14 +26,14 @@ def recipe(
     base: bool = False,
     **params: Any,
 ) -> str:
-    """Models a, b, c… with their parameters, in JSON, which is YAML too."""
+    """Return a recipe of models a, b, c… with their parameters, in JSON, which is YAML too."""
     models = [{"model": name, "parameters": dict(p)} for name, p in zip(NAMES, per_model)]
     document = {"merge_method": method, "models": models, "parameters": params}
     return json.dumps({**document, "base_model": "base"} if base else document)
 
 
 def shaped(seed: int, scale: float = 1.0) -> dict[str, np.ndarray]:
-    """Normally distributed tensors of many shapes."""
+    """Return normally distributed tensors of many shapes."""
     random = np.random.default_rng(seed)
     return {
         f"t{'x'.join(map(str, shape))}": np.float32(scale)
@@ -43,7 +43,7 @@ def shaped(seed: int, scale: float = 1.0) -> dict[str, np.ndarray]:
 
 
 def fine_tuned(base: Mapping[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
-    """The tensors after a change of about a tenth."""
+    """Return the tensors after a change of about a tenth."""
     changes = shaped(seed, 0.1)
     return {name: (array + changes[name]).astype(np.float32) for name, array in base.items()}
 
@@ -51,7 +51,7 @@ def fine_tuned(base: Mapping[str, np.ndarray], seed: int) -> dict[str, np.ndarra
 def merged(
     folder: Path, text: str, models: Mapping[str, Mapping[str, np.ndarray]], **options: Any
 ) -> dict[str, np.ndarray]:
-    """What the program makes of models with these tensors."""
+    """Merge models with these tensors, and return the tensors of the result."""
     for name, arrays in models.items():
         (folder / name).mkdir(parents=True, exist_ok=True)
         tensors = {key: torch.from_numpy(np.array(array)) for key, array in arrays.items()}
@@ -61,7 +61,7 @@ def merged(
 
 
 def example(method: str, models: int = 2, **params: object) -> str:
-    """A recipe of a method, with the examples that its parameters declare."""
+    """Return a recipe of a method, with the examples that its parameters declare."""
     declared = METHODS[method]
     most = declared.most or models
     count = min(models, most - (declared.base == "required")) if declared.most else models

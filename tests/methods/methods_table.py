@@ -16,7 +16,7 @@ BASE = {"none": "", "optional": "optional", "required": "yes"}
 
 
 def table() -> str:
-    """A row for each built-in method."""
+    """Return the table, with a row for each built-in method."""
     lines = [
         "| method | what it does | base | models | of each model | of the merge |",
         "| --- | --- | --- | --- | --- | --- |",
@@ -57,7 +57,7 @@ def _parameter(parameter: Parameter) -> str:
 
 
 def updated(text: str) -> str:
-    """The document with the table as it should be."""
+    """Return the document with the current table."""
     before, rest = text.split(BEGIN)
     return before + BEGIN + "\n" + table() + "\n" + END + rest.split(END)[1]
 

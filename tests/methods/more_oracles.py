@@ -11,7 +11,7 @@ from oracles import Array, _agreeing, _deltas, _rescaled, _summed
 
 
 def arc(a: Array, b: Array, t: float) -> Array:
-    """Between two vectors along the arc, straight where float32 sees no angle."""
+    """Interpolate along the arc between two vectors; straight where float32 sees no angle."""
     norms = [max(float(np.linalg.norm(v)), 1e-7) for v in (a, b)]
     cosine = min(1.0, max(-1.0, float(a.ravel() @ b.ravel()) / (norms[0] * norms[1])))
     if np.float32(abs(cosine)) == 1:
@@ -111,7 +111,7 @@ def breadcrumbs(
 
 
 def band(delta: Array, density: float, gamma: float) -> Array:
-    """Without the largest, and then without all but the largest that are left."""
+    """Drop the largest elements, and keep only the largest of the others."""
     if density >= 1:
         return delta
     kept = int(density * delta.size)

@@ -15,13 +15,13 @@ Array = np.ndarray
 
 
 def linear(models: Sequence[Array], weights: Sequence[float], normalize: bool = True) -> Array:
-    """sum(w x) / sum(w), or sum(w x)."""
+    """Return sum(w x) / sum(w), or sum(w x)."""
     total = sum(w * x.astype(np.float64) for w, x in zip(weights, models))
     return total / sum(weights) if normalize else total
 
 
 def slerp(base: Array, other: Array, t: float) -> Array:
-    """Along the arc between two vectors; straight where they are nearly parallel."""
+    """Interpolate along the arc between two vectors; straight where they are nearly parallel."""
     a, b = base.astype(np.float64), other.astype(np.float64)
     norms = [norm if norm > 1e-8 else 1.0 for norm in (np.linalg.norm(a), np.linalg.norm(b))]
     cosine = float(a.ravel() @ b.ravel()) / (norms[0] * norms[1])
@@ -38,7 +38,7 @@ def task_arithmetic(
     scale: float = 1.0,
     normalize: bool = False,
 ) -> Array:
-    """base + scale * sum(w d), d = x - base."""
+    """Return base + scale * sum(w d), d = x - base."""
     return base + scale * _summed(_deltas(base, models), weights, normalize)
 
 
@@ -51,7 +51,7 @@ def ties(
     normalize: bool = True,
     rescale: bool = False,
 ) -> Array:
-    """Task vectors trimmed to their largest elements, then summed where they agree in sign."""
+    """Trim task vectors to their largest elements, then sum them where they agree in sign."""
     deltas = _deltas(base, models)
     trimmed = [largest(d, density) for d, density in zip(deltas, densities)]
     if rescale:
@@ -68,7 +68,7 @@ def dare_linear(
     normalize: bool = False,
     rescale: bool = True,
 ) -> Array:
-    """Task vectors times masks, their L1 norm restored, then summed."""
+    """Multiply task vectors by masks, restore their L1 norms, then sum them."""
     return base + scale * _summed(_dropped(base, models, masks, rescale), weights, normalize)
 
 
@@ -81,17 +81,17 @@ def dare_ties(
     normalize: bool = False,
     rescale: bool = True,
 ) -> Array:
-    """The same, summed where they agree in sign."""
+    """Multiply task vectors by masks, restore their L1 norms, then sum where they agree in sign."""
     return base + scale * _agreeing(_dropped(base, models, masks, rescale), weights, normalize)
 
 
 def passthrough(model: Array, scale: float = 1.0) -> Array:
-    """scale * x."""
+    """Return scale * x."""
     return scale * model.astype(np.float64)
 
 
 def largest(delta: Array, density: float) -> Array:
-    """All but the int(density * n) largest magnitudes set to zero (but at least one is kept).
+    """Set all but the int(density * n) largest magnitudes to 0; a positive density keeps one.
 
     Where magnitudes are equal, the first ones are kept: mergekit leaves open which.
     """

@@ -10,20 +10,20 @@ from merging import merge, tensors_of
 from safetensors.torch import save_file
 
 BLOCK = 1000
-"""Elements; what the tests set the program's block to."""
+"""The number of elements of a block in these tests."""
 
 SIZES = (0, 1, 2, 3, 999, 1000, 1001, 1999, 2000, 2001, 5003)
 Arrays = dict[str, np.ndarray]
 
 
 def normal(seed: int) -> Arrays:
-    """Normally distributed numbers: no two magnitudes are equal."""
+    """Return normally distributed numbers: no two magnitudes are equal."""
     random = np.random.default_rng(seed)
     return {f"n{n}": random.standard_normal(n).astype(np.float32) for n in SIZES}
 
 
 def coarse(seed: int) -> Arrays:
-    """Multiples of 1/4 from -2 to 2: sums are exact, and many magnitudes are equal."""
+    """Return multiples of 1/4 from -2 to 2: sums are exact, and many magnitudes are equal."""
     random = np.random.default_rng(seed)
     return {f"n{n}": random.integers(-8, 9, n).astype(np.float32) / 4 for n in SIZES}
 
@@ -37,7 +37,7 @@ def ones() -> Arrays:
 
 
 def write(folder: Path, **models: Arrays) -> Path:
-    """Each as a model of that name, without a config."""
+    """Write each set of tensors as a model of its name, without a config."""
     for name, arrays in models.items():
         (folder / name).mkdir(parents=True)
         tensors = {key: torch.from_numpy(array) for key, array in arrays.items()}
@@ -46,6 +46,6 @@ def write(folder: Path, **models: Arrays) -> Path:
 
 
 def merged(models: Path, recipe: str, out: Path, seed: int = 0) -> Arrays:
-    """What the program makes of them."""
+    """Merge the models, and return the tensors of the result."""
     found = tensors_of(merge(models, recipe, out, seed=seed))
     return {name: tensor.numpy() for name, tensor in found.items()}

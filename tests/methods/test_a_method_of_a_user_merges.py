@@ -1,4 +1,4 @@
-"""The worked example of docs/extending.md runs as it stands there; other methods are refused."""
+"""The worked example of docs/extending.md runs as it is printed; other methods are refused."""
 
 import json
 import re
@@ -50,14 +50,14 @@ def example(language: str, number: int = 0) -> str:
 
 @pytest.fixture
 def forgetting() -> Iterator[None]:
-    """What a test registers is forgotten after it."""
+    """Forget the methods that a test registers when the test ends."""
     state = (dict(METHODS._methods), dict(METHODS._origins), set(METHODS._loaded))
     yield
     METHODS._methods, METHODS._origins, METHODS._loaded = state
 
 
 def resumerge(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """The command line, in a process of its own."""
+    """Run the command line in a process of its own."""
     command = [sys.executable, "-m", "resumerge", *words]
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True)
 
@@ -88,7 +88,7 @@ def test_the_documented_method_merges(tmp_path: Path) -> None:
 def test_the_documented_kernel_method_merges(
     blocks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As the one that computes with torch does, whatever the block runs."""
+    """The method of kernels gives what the one of torch gives, whatever the block runs."""
     monkeypatch.setattr("resumerge.tensors.target.BLOCK_ELEMENTS", 300)
     monkeypatch.setattr(
         "resumerge.engine.execute.uncommitted_shares.BLOCK_RUN_BYTES", blocks * 4 * 300
@@ -106,7 +106,7 @@ def test_the_documented_kernel_method_merges(
 def test_a_method_needs_nothing_beside_its_class(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is validated, listed, estimated and merged, with either kind of kernels."""
+    """A method is validated, listed, estimated and merged, whether it uses torch or kernels."""
     models = write_family(tmp_path / "models")
     monkeypatch.setenv(VARIABLE, str(method_file(tmp_path, DUMMY)))
     for name in ("dummy", "dummy_of_kernels"):

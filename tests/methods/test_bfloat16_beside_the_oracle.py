@@ -1,4 +1,4 @@
-"""From bfloat16 models: one rounding away from float64, and never further from it than mergekit.
+"""Merges of bfloat16 models are one rounding from float64, and no further from it than mergekit.
 
 mergekit rounds after every operation there; this program once, at the end.
 """
@@ -77,7 +77,7 @@ CASES: dict[str, tuple[str, Oracle]] = {
         lambda b, x: oracles.passthrough(x[0], 0.3),
     ),
 }
-"""All but arcee_fusion, whose selection by softmax is not defined in 16 bits."""
+"""All methods but arcee_fusion, whose selection by softmax is not defined in 16 bits."""
 
 
 def recipe(method: str) -> str:
@@ -86,7 +86,7 @@ def recipe(method: str) -> str:
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The family in bfloat16, with mergekit's merges of it."""
+    """Make the family in bfloat16, with mergekit's merges of it, and return its folder."""
     config = {**LLAMA, "dtype": "bfloat16"}
     folder = write_family(tmp_path_factory.mktemp("models"), config, "bfloat16")
     run_mergekit(folder, {method: recipe(method) for method in CASES})

@@ -173,7 +173,7 @@ def test_arcee_fusion_takes_the_important_elements(
 
 
 def test_every_method_is_compared_with_a_formula() -> None:
-    """Here, or in a file beside this one."""
+    """The test files of formulas together name every method."""
     texts = [path.read_text("utf-8") for path in Path(__file__).parent.glob("test_*formula*.py")]
     assert len(texts) > 2
     assert [name for name in METHODS if f'"{name}"' not in "".join(texts)] == []

@@ -84,7 +84,7 @@ def test_where_the_models_cancel_model_stock_is_the_base(tmp_path: Path) -> None
 
 
 def sce(base: np.ndarray, *models: np.ndarray, shares: list[float]) -> np.ndarray:
-    """With the weights of the models given."""
+    """Return what SCE gives with these shares of the models."""
     deltas = [model.astype(np.float64) - base for model in models]
     with np.errstate(invalid="ignore"):
         signs = [(d >= 0) == (sum(deltas) >= 0) for d in deltas]
@@ -141,7 +141,7 @@ def unit(*vectors: object) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("beyond", [0, 2**-53, 2**-52, 2**-50, 4e-15])
 def test_of_two_opposite_models_the_first_counts(beyond: float) -> None:
-    """As near to -1 as rounding leaves the cosine, what is left of the sine is no direction."""
+    """A sine that only rounding leaves, where the cosine is about -1, is no direction."""
     products = np.array([[4.0, 4.0 * (beyond - 1)], [4.0 * (beyond - 1), 4.0]])
     assert factors(products, 10, 1e-5).tolist() == [1.0, 0.0]
 
@@ -155,7 +155,7 @@ def test_of_two_nearly_opposite_models_the_middle_is_found() -> None:
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_a_model_opposite_to_the_centre_has_no_influence(sign: int) -> None:
-    """A fourth of four, three of which lie around the first axis."""
+    """The fourth model is opposite to the centre of three models around the first axis."""
     around = [[1, 0.3, 0, 0], [1, -0.15, 0.26, 0], [1, -0.15, -0.26, 0]]
     x, y, z = unit(*around)
     centre = unit(x + y + z)[0]
@@ -220,7 +220,7 @@ def nuslerp(folder: Path, first: float, second: float) -> np.ndarray:
 
 
 def test_weights_of_a_negative_sum_divide_as_those_of_a_positive_one(tmp_path: Path) -> None:
-    """The share of the second model is its weight in the sum; half where the sum is nothing."""
+    """The second model's share is its part of the sum of the weights, or a half if the sum is 0."""
     negative, positive = nuslerp(tmp_path / "n", -1, -3), nuslerp(tmp_path / "p", 1, 3)
     np.testing.assert_array_equal(negative, positive)
     middle, nothing = nuslerp(tmp_path / "m", 1, 1), nuslerp(tmp_path / "z", 1, -1)
@@ -233,7 +233,7 @@ def test_weights_of_a_negative_sum_divide_as_those_of_a_positive_one(tmp_path: P
 
 @pytest.mark.parametrize("topk", [0.1, 0.5, 0.9])
 def test_the_share_is_of_elements_that_vary(topk: float, tmp_path: Path) -> None:
-    """In the other half of them the models are equal."""
+    """The models are equal in the other half of the elements."""
     step = np.arange(60, dtype=np.float32)
     one, other = np.ones((4, 60)), np.ones((4, 60))
     other[:2] += (1 + np.stack([step, step + 60])) / 64

@@ -38,7 +38,7 @@ GIVEN: dict[str, Sequence[float]] = {
 LENGTHS = {("nearswap", "t"), ("ram", "epsilon"), ("ramplus_tl", "epsilon")}
 """The parameters that are compared with elements."""
 BY_TORCH = {"arcee_fusion", "iso_c"}
-"""Methods without kernels: the run tells of infinities in their results."""
+"""Methods without kernels: the run reports infinities in their results."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Case:
         return "-".join((self.method, *self.switched, *["base"] * self.has_base))
 
     def context(self, unit: float = 1.0) -> TensorContext:
-        """The facts about a tensor of some models, the last of which is the base.
+        """Return the facts about a tensor of some models, of which the last may be the base.
 
         Args:
             unit: the factor on the models, and so on lengths.
@@ -96,7 +96,7 @@ class Case:
 
 
 def cases() -> Iterator[Case]:
-    """Every method, with each of its switches on and off, with and without a base."""
+    """Yield every method, with each of its switches on and off, with and without a base."""
     for name in METHODS.built_in:
         declared = METHODS[name]
         switches = [p.name for p in declared.parameters if p.kind == "bool"]
@@ -112,7 +112,7 @@ CASES = {str(case): case for case in cases() if case.method not in BY_TORCH}
 
 
 def merged(asked: TensorContext, case: Case, models: np.ndarray, together: int) -> np.ndarray:
-    """What a method makes of whole vectors, in runs of so many blocks."""
+    """Merge whole vectors by a method, in runs of so many blocks."""
     method = METHODS[case.method]
     assert isinstance(method, KernelMethod)
     vectors = [Vector(model) for model in models]
@@ -141,7 +141,7 @@ def merged(asked: TensorContext, case: Case, models: np.ndarray, together: int) 
 
 
 def wild(random: np.random.Generator, count: int, share: float, largest: float) -> np.ndarray:
-    """Models that are ordinary when they are smaller, and some elements of the largest size."""
+    """Return models that `SMALLER` makes ordinary, but for some elements of the largest size."""
     base = 0.02 * random.standard_normal(SHAPE[0] * SHAPE[1])
     models = (base + 0.01 * random.standard_normal((count, base.size))) / SMALLER
     signs = random.choice((-1.0, 1.0), models.shape)
@@ -185,7 +185,7 @@ def _largest(case: Case) -> float:
 def test_a_flag_that_is_up_without_need_changes_nothing(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Compilers may compute what is not used then, and processors tell of its overflow."""
+    """Compilers may compute what is not used, and processors then report its overflow."""
     case = CASES[name]
     random = np.random.default_rng(3)
     models = wild(random, len(case.context().per_model), 0.0, LARGEST) * np.float32(SMALLER)
@@ -200,7 +200,7 @@ def test_a_flag_that_is_up_without_need_changes_nothing(
 
 
 def _always_overflowing(function: Any) -> Any:
-    """A function whose flag is always up, where it returns one."""
+    """Return a function whose flag is always up, if it returns one."""
 
     def call(*arguments: Any) -> Any:
         found = function(*arguments)

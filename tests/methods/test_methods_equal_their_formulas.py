@@ -31,7 +31,7 @@ def check(
 
 
 def recipe(method: str, *models: dict[str, Any], base: str | None = None, **merge: Any) -> str:
-    """Models a, b, c… with their parameters, in YAML's flow style, which is JSON's."""
+    """Return a recipe of models a, b, c… in YAML's flow style, which is JSON's."""
     listed = [{"model": name, "parameters": given} for name, given in zip("abc", models)]
     lines = [f"merge_method: {method}", f"models: {listed}", f"parameters: {merge}"]
     return "\n".join([*lines, f"base_model: {base}"] if base else lines).replace("True", "true")
@@ -59,7 +59,7 @@ def test_slerp(t: float, tmp_path: Path) -> None:
 
 
 def turned(by: float) -> Arrays:
-    """The numbers of `normal(1)` at about that angle, in radians."""
+    """Return the numbers of `normal(1)`, turned by about that angle in radians."""
     return {name: array + by * normal(2)[name] for name, array in normal(1).items()}
 
 
@@ -179,7 +179,7 @@ def test_dare(
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Callable[[tuple[float, float]], list[Arrays]]:
-    """Gives the masks of two models, which depend on densities, seed and the border of blocks."""
+    """Return a function that gives the masks of two models with these densities."""
 
     @cache
     def made(densities: tuple[float, float]) -> list[Arrays]:
@@ -190,7 +190,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Callable[[tuple[float, flo
 
 
 def masks_of(folder: Path, model: int, densities: tuple[float, float], seed: int) -> Arrays:
-    """What is kept of one of two models: seen by merging ones into zeros, with its weight alone."""
+    """Return the mask of one of two models: merge ones into zeros, with its weight alone."""
     models = [{"weight": float(i == model), "density": d} for i, d in enumerate(densities)]
     text = recipe("dare_linear", *models, base="c", rescale=False)
     return merged(write(folder, a=ones(), b=ones(), c=zeros()), text, folder / "out", seed)

@@ -62,7 +62,7 @@ FLOAT32 = {name: f"{body}\ndtype: float32" for name, body in RECIPES.items()}
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The family of models, with what mergekit makes of every recipe beside it."""
+    """Make the family of models and mergekit's result of every recipe, and return their folder."""
     folder = write_family(tmp_path_factory.mktemp("models"))
     run_mergekit(folder, {name: _recipe(name, text) for name, text in FLOAT32.items()})
     return folder

@@ -43,7 +43,7 @@ def test_density_0_keeps_nothing_and_density_1_everything() -> None:
 
 
 def applied(values: np.ndarray, kept: np.ndarray) -> np.ndarray:
-    """What a mask leaves of a vector."""
+    """Return what a mask leaves of a vector."""
     zeros, out = (Vector(np.zeros(len(values), np.float32)) for _ in range(2))
     kernels.add_task_vectors(
         zeros,

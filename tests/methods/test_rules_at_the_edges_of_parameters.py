@@ -32,7 +32,7 @@ def context(
 
 
 def computed(method: str, asked: TensorContext, *models: Sequence[float]) -> list[float]:
-    """The one block that a method makes of vectors."""
+    """Return the one block that a method makes of vectors."""
     arrays = [np.array(values, np.float32) for values in models]
     chosen = METHODS[method]
     if isinstance(chosen, Method):

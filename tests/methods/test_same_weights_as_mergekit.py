@@ -110,7 +110,7 @@ RANDOM = {
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The family of models, with what mergekit makes of every recipe beside it."""
+    """Make the family of models and mergekit's result of every recipe, and return their folder."""
     folder = write_family(tmp_path_factory.mktemp("models"))
     every = {**RECIPES, **RANDOM}
     run_mergekit(folder, {name: recipe(name, body) for name, body in every.items()})
@@ -122,7 +122,7 @@ def recipe(name: str, body: str) -> str:
 
 
 def both(models: Path, name: str, out: Path) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """What we make of a recipe and what mergekit made of it."""
+    """Return the program's result of a recipe, and mergekit's."""
     with working_in(models):
         ours = merge(models, (models / f"{name}.yaml").read_text(), out)
     return tensors_of(ours), tensors_of(models / f"{name}.mergekit")

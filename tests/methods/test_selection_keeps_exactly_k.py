@@ -18,7 +18,7 @@ FEW_VALUES = hnp.arrays(
 
 
 def applied(selection: Selection, values: np.ndarray, size: int) -> np.ndarray:
-    """From the last block to the first."""
+    """Apply a selection to a vector, from the last block to the first."""
     result = np.zeros_like(values)
     for part, run in reversed(list(runs_of(len(values), size))):
         mask = selection.mask(Vector(values[part]), run)
@@ -32,7 +32,7 @@ def kept(values: np.ndarray, k: int, size: int) -> np.ndarray:
 
 
 def by_sorting(values: np.ndarray, k: int) -> np.ndarray:
-    """The same with a sort of the whole: by magnitude, NaN before infinity, then by index."""
+    """Select by sorting all elements: by magnitude, NaN before infinity, then by index."""
     order = sorted(range(len(values)), key=lambda i: (not np.isnan(values[i]), -abs(values[i]), i))
     result = np.zeros_like(values)
     result[order[:k]] = values[order[:k]]

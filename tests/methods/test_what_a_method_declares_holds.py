@@ -1,4 +1,4 @@
-"""Promise: what a method declares is so: how often it reads, what it holds, and what it answers."""
+"""Promise: what a method declares is true: how often it reads, what it holds, what it answers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SPARSE = "{weight: 1, density: 0.5, epsilon: 0.1, gamma: 0.1}"
 
 
 def context(method: str, parameters: str, models: str = "abc", base: str = "a") -> TensorContext:
-    """Of a matrix, in a recipe for some models."""
+    """Return the facts about a matrix in a recipe for some models."""
     inputs = ", ".join(f"{{model: {name}}}" for name in models)
     recipe = f"merge_method: {method}\nmodels: [{inputs}]\nparameters: {parameters}\n"
     recipe += f"base_model: {base}\n" if base else ""
@@ -40,7 +40,7 @@ def context(method: str, parameters: str, models: str = "abc", base: str = "a") 
 
 
 def reads(method: str, asked: TensorContext) -> int:
-    """How often the inputs are read: by scans of `statistics`, and once for the blocks."""
+    """Count the readings of the inputs: by scans of `statistics`, and once for the blocks."""
     random = np.random.default_rng(3)
     arrays = random.standard_normal((len(asked.per_model), asked.numel)).astype(np.float32)
     size, found = STEP * WIDTH, 1
@@ -212,7 +212,7 @@ def test_what_selects_holds_a_sample_for_each_model_that_loses_elements() -> Non
 
 
 class Odd(Method):
-    """A method whose answers are given."""
+    """A method with the answers that its constructor gets."""
 
     name = "odd"
     summary = "for a test"
@@ -382,7 +382,7 @@ def test_a_method_that_is_declared_wrongly_is_refused(answers: dict[str, Any], f
 
 @pytest.mark.parametrize("method", METHODS.built_in)
 def test_what_a_recipe_must_give_has_an_example(method: str) -> None:
-    """`init` and the tests of every method take it; a user's method may leave it out."""
+    """`init` and the tests of every method use the example; a user's method may omit it."""
     for parameter in METHODS[method].parameters:
         if parameter.required or parameter.example is not None:
             assert parameter.example is not None, f"give {parameter.name} an example"

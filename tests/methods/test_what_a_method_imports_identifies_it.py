@@ -80,7 +80,7 @@ def test_every_module_that_is_imported_counts(name: str, tmp_path: Path) -> None
 
 
 def test_it_is_the_same_in_another_folder_and_names_its_modules(tmp_path: Path) -> None:
-    """The machines of a cluster have it in other folders."""
+    """The machines of a cluster have the method's file in other folders."""
     first, second = (identity(written(tmp_path / name)) for name in ("a", "b/c"))
     assert first == second
     names = [part.partition(",")[0] for part in first.split("; ")]

@@ -82,7 +82,7 @@ Use = Callable[..., None]
 
 @pytest.fixture
 def use(tmp_path: Path) -> Iterator[Use]:
-    """Load the method with other answers, in place of the one before; forgotten after the test."""
+    """Yield a function that loads the method with other answers, in place of the one before."""
     methods, origins, loaded = METHODS._methods, METHODS._origins, METHODS._loaded
 
     def load(**answers: str) -> None:
@@ -101,7 +101,7 @@ def models(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Batches are short, so that what stands before the failing tensor is committed."""
+    """Make batches short, so that the tensors before the failing one are committed."""
     monkeypatch.setattr("resumerge.engine.execute.scheduler.BATCH_SECONDS", 0.0005)
 
 
@@ -233,7 +233,7 @@ def test_a_mended_method_of_a_stage_is_not_taken_for_the_results(
 def test_a_method_that_failed_for_another_reason_goes_on(
     models: Path, tmp_path: Path, use: Use, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same code, where what it needs is there again: what was committed is kept."""
+    """The code is the same, so the run continues when what the code needs is there again."""
     use(result="mean * float(__import__('os').environ['FACTOR'])")
     with pytest.raises(Resumable, match="KeyError"):
         merge(models, RECIPE, tmp_path / "out", threads=1)
@@ -261,7 +261,7 @@ def test_the_last_line_is_the_command_that_resumes(models: Path, tmp_path: Path)
 
 
 def _committed(tmp_path: Path) -> int:
-    """Units of the only run that are committed."""
+    """Return the number of committed units of the only run."""
     from resumerge.ledger import LEDGER_FILE, Ledger
 
     [run] = RunStore(tmp_path / "out.state").runs()

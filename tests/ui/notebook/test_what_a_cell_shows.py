@@ -68,7 +68,7 @@ CELLS = (SLOW_RUN, BROKEN, SLOW_PLAN, LAST_LINE, "last")
 
 
 class Listening(NotebookClient):
-    """Keeps every display of the first cell, with the time at which the kernel sent it."""
+    """A client that keeps every display of the first cell, and the time when the kernel sent it."""
 
     def __init__(self, *words: Any, **options: Any) -> None:
         super().__init__(*words, **options)
