@@ -37,19 +37,19 @@ Found = TypeVar("Found")
 
 @st.composite
 def task_vectors(draw: st.DrawFn, lengths: st.SearchStrategy[int] = LENGTHS) -> list[Vector]:
-    """Some vectors less the first of them."""
+    """Draw some vectors less the first of them."""
     base, *others = vectors(draw, draw(st.integers(2, 5)), draw(lengths))
     return [other.less(base) for other in others]
 
 
 def base_of(some: list[Vector]) -> Vector:
-    """What they are differences from."""
+    """Return the base of task vectors."""
     assert some[0].base is not None
     return some[0].base
 
 
 def vectors(draw: Draw, count: int, length: int) -> list[Vector]:
-    """Vectors of any element types, long ones repeating a few numbers in a shuffled order."""
+    """Draw vectors of any element types, with a few repeated numbers or normal ones."""
     found = []
     for _ in range(count):
         some = draw(hnp.arrays(np.float32, st.integers(1, 40), elements=NUMBERS))
@@ -61,7 +61,7 @@ def vectors(draw: Draw, count: int, length: int) -> list[Vector]:
 
 @st.composite
 def runs(draw: st.DrawFn, length: int, row: int = 1) -> BlockRun:
-    """A run of that many elements, of one block or several, which hold whole rows."""
+    """Draw a run of that many elements, of one block or several, which hold whole rows."""
     rows = length // row
     size = draw(st.integers(max(1, rows // 5), max(1, rows)))
     return BlockRun(draw(st.integers(0, 9)), size * row, length)
@@ -69,26 +69,26 @@ def runs(draw: st.DrawFn, length: int, row: int = 1) -> BlockRun:
 
 @st.composite
 def masks(draw: st.DrawFn, length: int) -> np.ndarray | None:
-    """A mask, or none."""
+    """Draw a mask, or None."""
     random = np.random.default_rng(draw(st.integers(0, 9)))
     return draw(st.none() | st.just(random.integers(0, 2, length, np.uint8)))
 
 
 def stored(values: Tensor, dtype: int) -> Vector:
-    """A float32 tensor as it is stored in an element type."""
+    """Return a float32 tensor as it is stored in an element type."""
     bits = values.to(TORCH[dtype]).contiguous()
     return Vector(bits.view(getattr(torch, KINDS[dtype].__name__)).numpy(), dtype)
 
 
 def both(compute: Callable[[], Found]) -> tuple[Found, Found]:
-    """What the kernels compute, and what the oracles do."""
+    """Return what the kernels compute, and what the oracles compute."""
     found = compute()
     with computed_by_oracles():
         return found, compute()
 
 
 def agree(compute: Callable[[Vector], None], length: int, dtype: int) -> None:
-    """Whether kernels and oracles write the same bytes, those of NaN too."""
+    """Check that kernels and oracles write the same bytes, those of NaN too."""
 
     def written() -> np.ndarray:
         out = Vector(np.zeros(length, KINDS[dtype]), dtype)
@@ -99,7 +99,7 @@ def agree(compute: Callable[[Vector], None], length: int, dtype: int) -> None:
 
 
 def same(found: np.ndarray, expected: np.ndarray) -> bool:
-    """Whether two arrays of floats have the same bits, every NaN being one."""
+    """Return whether two arrays of floats have the same bits, if every NaN counts as equal."""
     width = np.dtype(f"u{found.dtype.itemsize}")
     nan = np.isnan(found) & np.isnan(expected)
     bits = (np.ascontiguousarray(x).view(width)[~nan] for x in (found, expected))

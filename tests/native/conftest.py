@@ -8,6 +8,6 @@ from both_ways import SETS, Use
 
 @pytest.fixture(params=SETS)
 def compiled(request: pytest.FixtureRequest, use_kernels: Use) -> str:
-    """The instruction set whose kernels compute."""
+    """Let the kernels of each instruction set compute, and return its name."""
     use_kernels(request.param)
     return str(request.param)

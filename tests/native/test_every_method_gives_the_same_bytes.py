@@ -1,4 +1,4 @@
-"""A merge with every method: the same bytes from torch and from each instruction set, whatever the
+"""A merge by any method has the same bytes from torch and from each instruction set, whatever the
 block runs."""
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ RECIPES: dict[str, tuple[str, dict[str, object]]] = {
 
 
 def recipe(method: str, params: dict[str, object], with_base: bool, dtype: str) -> str:
-    """With the examples that its parameters declare, and `params`."""
+    """Return a recipe with `params`, and the examples that the method's parameters declare."""
     declared = METHODS[method]
     count = (declared.most or 4) - (declared.base == "required")
     per_model, whole = example_parameters(method)
@@ -56,7 +56,7 @@ def bases(method: str) -> tuple[bool, ...]:
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of different dtypes, some elements equal to the base's, with an infinity and NaN."""
+    """Write models of different dtypes; some elements equal the base's, one is NaN, one inf."""
     folder = tmp_path_factory.mktemp("models")
     random = torch.Generator().manual_seed(0)
     base = {str(shape): torch.randn(shape, generator=random) for shape in SHAPES}
@@ -84,7 +84,7 @@ def test_the_same_bytes(
     monkeypatch: pytest.MonkeyPatch,
     soak: bool,
 ) -> None:
-    """With --soak in each dtype; else in one, which differs from method to method."""
+    """A method is merged in each dtype with --soak, else in one, which differs by method."""
     monkeypatch.setattr("resumerge.tensors.target.BLOCK_ELEMENTS", BLOCK)
     method, params = RECIPES[name]
 

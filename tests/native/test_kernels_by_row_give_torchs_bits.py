@@ -1,4 +1,4 @@
-"""The kernels that compute by row or by column: the bits of the oracles."""
+"""The kernels that compute by row or by column have the bits of the oracles."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHAPES = st.tuples(st.integers(1, 9), st.integers(1, 70)) | st.sampled_from(
 
 @st.composite
 def matrices(draw: st.DrawFn) -> tuple[list[Vector], int]:
-    """Some task vectors, and the length of their rows."""
+    """Draw some task vectors, and the length of their rows."""
     rows, row = draw(SHAPES)
     return draw(task_vectors(st.just(rows * row))), row
 

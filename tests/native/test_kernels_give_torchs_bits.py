@@ -1,4 +1,4 @@
-"""Whatever a block is computed by, compiled for any processor or torch: the same bits."""
+"""A block has the same bits, whether kernels for any processor or torch compute it."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_a_sum_is_added_to_a_base(compiled: str, data: st.DataObject) -> None:
 
 
 def a_key(vector: Vector, key: Key) -> st.SearchStrategy[int]:
-    """One of the keys of a vector; of equal ones, none is likelier."""
+    """Draw one of the keys of a vector; equal keys count once."""
     keys = np.unique(kernels.keys_of(vector, key))
     return st.integers(0, len(keys) - 1).map(lambda place: int(keys[place]))
 
@@ -165,7 +165,7 @@ def test_a_threshold_keeps_what_its_mask_keeps(compiled: str, data: st.DataObjec
 @varied
 @given(st.data())
 def test_selection(compiled: str, data: st.DataObject) -> None:
-    """Also where a run has several blocks: the same masks as from one block at a time."""
+    """A run of several blocks gives the same masks as one block at a time."""
     [vector, *_] = data.draw(task_vectors().filter(lambda some: len(some[0]) > 0))
     length, key = len(vector), data.draw(st.sampled_from(Key))
     size = data.draw(st.integers(max(1, length // 5), length))
@@ -231,7 +231,7 @@ def test_a_key_of_a_rank(compiled: str, some: list[tuple[int, int]], data: st.Da
 
 @pytest.mark.parametrize("dtype", sorted(TORCH))
 def test_rounding_of_every_kind_of_number(compiled: str, dtype: int) -> None:
-    """All 16-bit numbers, what lies half-way between them, and what lies beside that."""
+    """The numbers are all 16-bit ones, those half-way between them, and the neighbours of those."""
     half = np.arange(1 << 16, dtype=np.uint16)
     for halves in (torch.float16, torch.bfloat16):
         exact = torch.from_numpy(half).view(halves).float().numpy().view(np.uint32)
@@ -264,7 +264,7 @@ def test_reading_every_16_bit_number(compiled: str, dtype: int) -> None:
 
 
 def widened(vector: Vector) -> np.ndarray:
-    """The numbers of a vector as a kernel reads them."""
+    """Return the numbers of a vector as a kernel reads them."""
     return kernels.weighted_sum([vector], [1.0], kernels.new_vector(len(vector))).data
 
 

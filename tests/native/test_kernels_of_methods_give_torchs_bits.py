@@ -1,4 +1,4 @@
-"""The kernels that a single method needs, element by element: the bits that torch gives."""
+"""The kernels that only one method needs have the bits of torch, element by element."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_trimmed_mean(compiled: str, data: st.DataObject) -> None:
 @varied
 @given(st.data())
 def test_variance(compiled: str, data: st.DataObject) -> None:
-    """Every bit, NaN's too: variances are keys of a selection."""
+    """Every bit counts, those of NaN too, because variances are keys of a selection."""
     some = data.draw(task_vectors())
     found, expected = both(lambda: kernels.variance(some).data.tobytes())
     assert found == expected

@@ -1,4 +1,4 @@
-"""Random masks and masks by rank, compiled for any processor or drawn with NumPy: the same bits."""
+"""Random masks and masks by rank have the same bits from any processor's kernels and from NumPy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from resumerge.native import Vector
 
 DENSITIES = st.floats(0, 1) | st.sampled_from([0.0, 1e-5, 1 / 256, 0.53, 255 / 256, 1 - 1e-9])
 LAST = 2**63 - 10
-"""Number of a block, almost the highest."""
+"""The number of a block, almost the highest."""
 
 
 @varied
@@ -33,7 +33,7 @@ def test_random_masks(compiled: str, run: BlockRun, density: float, key: str) ->
 
 @st.composite
 def rows(draw: st.DrawFn) -> tuple[Vector, int, int, BlockRun]:
-    """A task vector of whole rows; the elements of a row, and how far apart they are; a run."""
+    """Draw a task vector of whole rows, the length and the stride of a row, and a run."""
     row = draw(st.integers(1, 40) | st.sampled_from([255, 256, 257, 1024, 3000, 70_000]))
     stride = draw(st.integers(1, 5)) if row < 2000 else draw(st.sampled_from([1, 2]))
     number = draw(st.integers(0, 4)) if row < 2000 else draw(st.integers(1, 2))
@@ -44,7 +44,7 @@ def rows(draw: st.DrawFn) -> tuple[Vector, int, int, BlockRun]:
 
 @st.composite
 def probabilities(draw: st.DrawFn) -> tuple[float, float]:
-    """A density and a reach, which may be 0, and all that is possible."""
+    """Draw a density and a reach, which may be 0, or as large as possible."""
     density = draw(st.floats(0.001, 0.999))
     most = min(density, 1 - density) * 0.999
     reaches = st.sampled_from([0.0, most, -most, 5e-324]) | st.floats(-most, most)
@@ -66,7 +66,7 @@ def test_masks_by_rank(
 
 @pytest.mark.parametrize("reach", [0.3, -0.3])
 def test_masks_by_rank_of_numbers_of_all_sizes(compiled: str, reach: float) -> None:
-    """Also such that are too small beside the row's largest to be told apart."""
+    """Some numbers are too small to be distinguished beside the largest of the row."""
     bits = np.random.default_rng(1).integers(0, 2**32, 60 * 4000, np.uint32)
     bits[: 30 * 4000] &= 0xBFFFFFFF
     values, run = Vector(bits.view(np.float32)), BlockRun(0, len(bits), len(bits))

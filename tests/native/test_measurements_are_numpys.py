@@ -1,4 +1,4 @@
-"""What became of the numbers of blocks: the same sums, bit by bit, as NumPy's."""
+"""The sums that measure the numbers of blocks are NumPy's, bit by bit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several ranges of files are read by one call, and what is not there is noticed."""
+"""One call reads several ranges of files, and notices what is missing."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_what_is_no_range_is_refused_before_anything_is_read(file: int, wrong: A
 
 
 def test_what_went_wrong_is_said(tmp_path: Path) -> None:
-    """By the one that reads each tensor by itself, with its name and its file's."""
+    """The reader of single tensors names the file that became shorter."""
     write_family(tmp_path, LLAMA)
     recipe = "merge_method: linear\nmodels:\n  - {model: base, parameters: {weight: 1}}\n"
     with working_in(tmp_path):

@@ -40,7 +40,7 @@ def _warnings(compiler: str, source: Path, *options: str) -> str:
 
 @pytest.mark.parametrize("source", EXTENSION["sources"])
 def test_a_source_has_no_warnings(source: str, compiler: str) -> None:
-    """With what is only noticed while code is made, which is slow only with -O3."""
+    """Some warnings come only when code is generated, which is slow only with -O3."""
     assert not _warnings(compiler, ROOT / source, "-O2", "-c", "-o/dev/null")
 
 

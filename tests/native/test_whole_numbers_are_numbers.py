@@ -1,4 +1,4 @@
-"""Where a kernel takes a float64, a whole number is one, too: 1 is as good as 1.0."""
+"""A kernel accepts a whole number for a float64: 1 is as good as 1.0."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What does not go together is refused before anything is read or written.
 
-The first five calls once read, or wrote, outside of what they were given.
+The first five calls once read or wrote outside of their arguments.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def delta(length: int = 4) -> Vector:
 
 
 def changed() -> tuple[Vector, list[Vector]]:
-    """A base, and a difference from it."""
+    """Return a base, and a difference from it."""
     base = vector()
     return base, [vector().less(base)]
 
@@ -43,7 +43,7 @@ def bits(length: int = 4) -> np.ndarray:
 
 
 def kept(length: int = 4, block: int = 4) -> Vector:
-    """A vector of results that keeps one of each block exactly."""
+    """Return a vector of results that keeps one element of each block exactly."""
     room = np.zeros(-(-length // block), np.float32)
     return Vector(np.zeros(length, np.float32), F32, None, room, block, 1)
 
