@@ -72,7 +72,7 @@ class Place:
 
     Args:
         hub: the server.
-        folder: new.
+        folder: a new folder.
         env: variables for the processes, besides those that lead to the hub.
     """
 

@@ -1,4 +1,4 @@
-"""Adapters that are on the Hub are combined as those in folders; no model is asked for."""
+"""Adapters that are on the Hub are combined like those in folders; no model is requested."""
 
 from pathlib import Path
 

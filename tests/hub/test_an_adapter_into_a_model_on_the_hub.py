@@ -17,7 +17,7 @@ from waiting import wait_until
 
 WIDE = {**SIX_LAYERS, "hidden_size": 640, "intermediate_size": 1600, "head_dim": 320}
 DISK = 48_000_000
-"""Bytes; the model is larger. 30 MB are kept for the files beside the shards."""
+"""The size of the disk in bytes; the model is larger, and 30 MB are for files beside the shards."""
 
 RECIPE = "merge_method: passthrough\nmodels: [{model: org/base+org/adapter}]\n"
 

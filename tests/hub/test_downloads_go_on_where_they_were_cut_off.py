@@ -1,4 +1,4 @@
-"""A download that was cut off asks for what is missing, and takes what servers make of that."""
+"""A download that was cut off requests the missing bytes, whatever servers make of the request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is there is merged while the rest arrives; only what the recipe reads is asked for."""
+"""Present files are merged while the rest arrives; only what the recipe reads is requested."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_a_second_run_serves_nothing_and_reads_nothing_again(filled: Hub, tmp_pa
 
 
 def flip(path: Path, at: int = 5000) -> None:
-    """Change a byte of a file, and neither its size nor the time that programs can set."""
+    """Change a byte of a file, but neither its size nor the time that programs can set."""
     stat = path.stat()
     data = bytearray(path.read_bytes())
     data[at] ^= 1

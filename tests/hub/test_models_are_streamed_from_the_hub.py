@@ -1,5 +1,5 @@
-"""Promise: with `--stream` a model on the Hub is read by ranges and never stored, and the Hub is
-asked now and then where each file is, not each time."""
+"""Promise: with `--stream` a model on the Hub is read by ranges and never stored, and the address
+of a file is requested from the Hub now and then, not each time."""
 
 from __future__ import annotations
 

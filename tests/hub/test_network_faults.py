@@ -1,4 +1,4 @@
-"""What passes is retried; what lasts stops the run so that it can be resumed."""
+"""A temporary fault is retried; a lasting one stops the run so that it can be resumed."""
 
 from __future__ import annotations
 

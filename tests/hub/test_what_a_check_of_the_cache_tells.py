@@ -1,4 +1,4 @@
-"""Promise: a check reads every cached file again, tells each one's state, and notes it for runs."""
+"""Promise: a check reads every cached file again, reports its state, and records it for runs."""
 
 from __future__ import annotations
 
