@@ -1,5 +1,5 @@
 """Promise: a server or proxy that answers anything else than its protocol stops a run for now, with
-what it said, in every cloud; it is no bug, and no object or empty bucket is made of it."""
+that answer, in every cloud; it does not count as a bug, an object or an empty bucket."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Promise: a file of a bucket is downloaded as it was listed, compared and recorded, or not at all;
-what fails for a while is asked for again."""
+a request that fails for a while is repeated."""
 
 from __future__ import annotations
 

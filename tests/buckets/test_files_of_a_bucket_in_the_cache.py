@@ -1,5 +1,5 @@
 """Promise: of a model in a bucket the cache has what was listed, compared and recorded; it is found
-again without the network, and nothing else is taken for it."""
+again without the network, and no other file counts as it."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ def test_the_latest_listing_is_the_server_s(
 def test_a_run_that_began_goes_on_where_the_bucket_cannot_be_listed(
     objects: Objects, metadata: MetadataCache, home: Path
 ) -> None:
-    """A temporary and a permanent error stop only a run that did not begin."""
+    """Temporary and permanent errors of the listing stop only a run that has not begun."""
     source = opened(metadata=metadata)
     for status, kind in ((503, Resumable), (403, InputError)):
         objects.choose = lambda request, status=status: failure(status)  # type: ignore[misc]

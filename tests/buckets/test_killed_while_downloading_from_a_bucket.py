@@ -12,7 +12,7 @@ from waiting import wait_until
 
 KILLS = 3
 SLACK = 1_000_000
-"""Bytes that a process has read, and not written when it is killed, each time."""
+"""The most bytes that a process has read, but not written, when it is killed."""
 
 
 def test_killed_again_and_again(s3: Server, bucket: Bucket, proxy: Proxy, tmp_path: Path) -> None:

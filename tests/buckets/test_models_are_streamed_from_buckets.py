@@ -84,7 +84,7 @@ def test_the_same_bytes_as_from_folders(server: Server, tmp_path: Path) -> None:
 def test_what_a_method_reads_again_is_fetched_again(
     s3: Server, bucket: Bucket, proxy: Proxy, tmp_path: Path
 ) -> None:
-    """`plan` states the bytes, and notes that a download is less.
+    """`plan` states the bytes of streaming, and notes that downloads have fewer.
 
     A tensor of one block is fetched once.
     """

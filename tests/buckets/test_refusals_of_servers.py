@@ -1,5 +1,5 @@
-"""Promise: what a server refuses for good is told with what to do, and what it refuses for now is
-asked for again; only our own conditions mean that an object changed."""
+"""Promise: a permanent refusal of a server is reported with what to do, and a temporary one is
+retried; only the program's own conditions mean that an object changed."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_how_long_a_server_asks_to_wait(after: str, seconds: float) -> None:
 
 
 def test_a_page_that_denies_is_not_of_the_server() -> None:
-    """A denial comes from elsewhere only if the response with its status is a web page."""
+    """A denial is not the server's own only if the response with its status is a web page."""
     page = {"Content-Type": "Text/HTML; charset=utf-8"}
     for status, headers, body, is_of_others in [
         (403, page, None, True),

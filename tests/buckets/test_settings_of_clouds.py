@@ -1,5 +1,5 @@
-"""Promise: settings of the clouds' libraries that cannot be used are told, and the cache needs none
-but the server's name."""
+"""Promise: settings of the clouds' libraries that cannot be used are reported, and the cache needs
+none but the server's name."""
 
 from __future__ import annotations
 

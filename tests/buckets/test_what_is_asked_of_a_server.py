@@ -1,5 +1,5 @@
-"""Promise: a bucket of each cloud is asked for exactly what is wanted, of exactly the object that
-was listed, and what its server answers is what is returned."""
+"""Promise: requests to a bucket of each cloud are for exactly what is wanted, of exactly the object
+that was listed, and the server's response is what is returned."""
 
 from __future__ import annotations
 
