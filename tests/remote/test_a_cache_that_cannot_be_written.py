@@ -1,5 +1,5 @@
-"""Promise: a cache that cannot be written to is told in one way, whoever tried: the Hub's library,
-a request to a bucket, or a download."""
+"""Promise: a cache that cannot be written to is reported in one way, whoever tried: the Hub's
+library, a request to a bucket, or a download."""
 
 from __future__ import annotations
 
