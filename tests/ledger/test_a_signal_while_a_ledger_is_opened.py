@@ -1,4 +1,4 @@
-"""Promise: wherever a signal's exception ends the opening of a ledger, nothing is said of it later.
+"""Promise: wherever a signal's exception ends the opening of a ledger, nothing is printed later.
 
 A generator that such an exception abandons ends when it is collected: if it then works with the
 connection, which is closed by that time, Python prints an error about that.

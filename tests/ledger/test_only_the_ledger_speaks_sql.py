@@ -1,4 +1,4 @@
-"""Other packages ask the ledger by methods with names: there is no SQL outside ledger/."""
+"""Other packages query the ledger by methods with names: there is no SQL outside ledger/."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 PACKAGE = Path(__file__).parents[2] / "resumerge"
 
 OTHER_DATABASES = {"remote/metadata_cache.py", "optimisation/study_tables.py"}
-"""A cache of what the Hub said, and studies, whose tables are Optuna's."""
+"""The modules of the cache of the Hub's responses, and of studies, whose tables are Optuna's."""
 
 STATEMENT = re.compile(
     r"\s*(SELECT\s.+\sFROM\s|INSERT\s+(OR\s+\w+\s+)?INTO\s|UPDATE\s+\w+\s+SET\s|DELETE\s+FROM\s"

@@ -28,7 +28,7 @@ def ledgers(tmp_path: Path) -> Iterator[tuple[Ledger, Ledger]]:
 
 
 def test_a_write_waits_for_another(ledgers: tuple[Ledger, Ledger]) -> None:
-    """What is written may depend on what was read just before."""
+    """A write may depend on what was read just before."""
     ledger, other = ledgers
     writing = threading.Event()
 
