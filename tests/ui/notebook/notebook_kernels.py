@@ -79,7 +79,7 @@ def tiny_llamas(folder: Path) -> dict[str, dict[str, bytes]]:
 
 
 class Hands:
-    """Somebody who works with the notebook.
+    """A user of the notebook.
 
     Args:
         hub: the server of the models.

@@ -36,7 +36,7 @@ def is_kind(node: ast.AST) -> bool:
 
 
 def facts_given() -> dict[str, set[str]]:
-    """Return the names of the facts of each kind that calls which note events have."""
+    """Return the facts of each kind that are keywords of a call that notes an event."""
     found: dict[str, set[str]] = {}
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -1,4 +1,4 @@
-"""Promise: the line on a whole change says nothing of what nothing was compared with."""
+"""Promise: the line on a whole change has numbers only of models that were compared."""
 
 from __future__ import annotations
 

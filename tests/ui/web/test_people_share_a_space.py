@@ -1,4 +1,4 @@
-"""Promise: people of a Space see only what is theirs, and a Space that is lost goes on.
+"""Promise: people of a Space see only what is theirs, and the runs of a lost Space continue.
 
 A stand-in for Hugging Face's login identifies people; everything else is as in a Space.
 """
