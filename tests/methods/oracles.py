@@ -1,7 +1,7 @@
 """The merge methods over whole tensors in float64: what the streaming ones must come to.
 
 Written from the formulas as mergekit 0.1.5 was observed to apply them, with none of the program's
-code. Task vectors are differences in float32, as they are there.
+code. Task vectors are differences in float32, as in mergekit.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Merges of bfloat16 models are one rounding from float64, and no further from it than mergekit.
 
-mergekit rounds after every operation there; this program once, at the end.
+mergekit rounds after every operation; this program rounds once, at the end.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def test_nan_and_infinity_stay_where_they_are_by_row(method: str, tmp_path: Path
 
 
 RANDOM = ("dare_linear", "dare_ties", "della", "della_linear")
-"""Their masks are drawn block by block."""
+"""The methods whose masks are drawn block by block."""
 
 
 @pytest.mark.parametrize("method", [m for m in METHODS if not METHODS[m].most and m not in RANDOM])

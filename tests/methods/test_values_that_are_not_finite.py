@@ -10,7 +10,7 @@ from tensor_sets import merged, write
 pytestmark = pytest.mark.usefixtures("small_blocks")
 
 SPECIAL = {3: math.nan, 500: math.inf, 1500: -math.inf}
-"""Index to value, in a tensor of two blocks and more."""
+"""The value at each of these indices, in a tensor of two blocks and more."""
 
 MODELS = "models: [{model: a, parameters: {weight: 0.5}}, {model: b, parameters: {weight: 0.5}}]\n"
 RECIPES = {
