@@ -1,4 +1,4 @@
-"""A finished run, and one that a full disk stopped, for the commands to speak of."""
+"""A finished run, and one that a full disk stopped, for the tests of commands."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tiny_models import write_family
 
 @pytest.fixture(scope="session")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with models, `linear.yaml`, and in `state` the runs that wrote `done` and `half`."""
+    """Make a folder with models, `linear.yaml`, and the runs of `done` and `half` in `state`."""
     folder = write_family(tmp_path_factory.mktemp("place"))
     (folder / "linear.yaml").write_text(LINEAR)
     done = resumerge("run", "linear.yaml", "done", cwd=folder)

@@ -25,7 +25,7 @@ from resumerge.recipe.load import parse_recipe
 
 
 def made(method: str) -> str:
-    """A recipe with as few models as the method takes."""
+    """Return a recipe with as few models as the method needs."""
     needs_base = METHODS[method].base == "required"
     fewest = max(1, METHODS[method].fewest - needs_base)
     models = [f"org/model-{n}" for n in range(fewest)]
@@ -141,7 +141,7 @@ def test_what_it_writes_for_weight_files_is_merged(tmp_path: Path) -> None:
 
 
 def test_a_second_model_after_a_space_is_not_taken_for_the_recipe(tmp_path: Path) -> None:
-    """Where it exists, nobody is told to remove it; where it does not, it is not written."""
+    """The message advises no removal of an existing second model; an absent one is not written."""
     (tmp_path / "b.safetensors").write_bytes(b"weights")
     for second in ("b.safetensors", "c.ckpt"):
         words = ("init", "--method", "linear", "--models", "a.safetensors", second)
@@ -216,7 +216,7 @@ def test_three_questions_in_a_terminal(tmp_path: Path) -> None:
 
 
 def waits(pid: int) -> bool:
-    """Whether a process sleeps until something happens."""
+    """Return whether a process sleeps until an event."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
 
 

@@ -123,7 +123,7 @@ def test_each_of_them_can_be_ended() -> None:
 
 @pytest.mark.parametrize("name", ENDED)
 def test_what_was_given_before_is_ended(name: str) -> None:
-    """For this attempt and those after it; `None` and what is left out end nothing."""
+    """An ended option stays ended in later attempts; None and absent options end nothing."""
     value, words = ENDED[name]
     context = command.make_context("resume", words.split())
     began = Options(**{name: VALUES[name][0] or True}).kept()

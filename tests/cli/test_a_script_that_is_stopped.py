@@ -1,4 +1,4 @@
-"""Promise: whoever stops `resumerge.run` in a script of his own is told how to go on, in Python."""
+"""Promise: a user who stops `resumerge.run` in a script reads how to continue, in Python."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""What became of every tensor is told by plan, at the end of a run and afterwards, the same however
-often it was stopped; --strict refuses, before anything is written, what leaves tensors out."""
+"""Promise: `plan`, the end of a run and `status` report the same use of every tensor, however often
+the run was stopped; --strict refuses, before anything is written, a merge that leaves tensors out.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ NO_REASON = "from resumerge.planning import planner\nplanner.unnamed_tensors = l
 
 @pytest.fixture
 def models(tmp_path: Path) -> Path:
-    """Two models, of which `b` has a tensor more, and a recipe."""
+    """Make two models, `a` and `b`, of which `b` has one tensor more, and a recipe."""
     write_family(tmp_path)
     (tmp_path / "math").rename(tmp_path / "a")
     (tmp_path / "code").rename(tmp_path / "b")

@@ -1,4 +1,4 @@
-"""A command loads nothing that is slow to load and that it can do without; the README has each."""
+"""A command loads no slow module that it does not need; the README names every command."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ atexit.register(report)
 
 @pytest.fixture(scope="module")
 def copied(place: Path) -> Path:
-    """A recipe that computes nothing."""
+    """Write a recipe that computes nothing, and return its path."""
     recipe = place / "copied.yaml"
     recipe.write_text("merge_method: passthrough\nmodels: [{model: math}]\n")
     return recipe
 
 
 def heavy_in(done: subprocess.CompletedProcess[str]) -> set[str]:
-    """The heavy libraries that a process had loaded when it ended."""
+    """Return the heavy libraries that a process had loaded when it ended."""
     assert done.returncode == 0, done.stderr
     return set(done.stderr.strip().splitlines()[-1].split()[1:])
 
 
 def heavy(place: Path, *words: str) -> set[str]:
-    """The heavy libraries that a command loaded."""
+    """Return the heavy libraries that a command loaded."""
     return heavy_in(resumerge(*words, cwd=place, before=REPORT_HEAVY))
 
 

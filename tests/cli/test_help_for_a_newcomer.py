@@ -1,4 +1,4 @@
-"""Promise: the first thing that one types helps, and help lists what means something."""
+"""Promise: a newcomer's first words print help, which lists only options with an effect."""
 
 from __future__ import annotations
 

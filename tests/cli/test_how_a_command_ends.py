@@ -1,4 +1,4 @@
-"""A command ends at once, but with all its output, its exit code, and what is to be done then."""
+"""A command ends at once, after all its output, its threads and its exit handlers."""
 
 from __future__ import annotations
 

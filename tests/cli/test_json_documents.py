@@ -120,7 +120,7 @@ VERIFY: dict[str, Any] = {
 
 
 def fits(document: Any, contract: Any, at: str = "$") -> None:
-    """Every field of the contract is there; there may be more."""
+    """Check that a document has every field of the contract; it may have more."""
     if isinstance(contract, dict):
         assert isinstance(document, dict), at
         for key, inner in contract.items():
@@ -141,7 +141,7 @@ def document(place: Path, *words: object, code: int = 0) -> dict[str, Any]:
 
 
 def without_signs_of_life(stdout: str) -> list[str]:
-    """Return the lines of a merge but for those that it writes every few seconds while it plans."""
+    """Return the lines of a merge without those that it writes every few seconds while it plans."""
     return [line for line in stdout.splitlines() if '"kind": "alive"' not in line]
 
 

@@ -1,4 +1,4 @@
-"""Promise: nothing is logged unless it is asked for; then it says what was done."""
+"""Promise: the program logs only on request; then it logs what it did."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_what_is_done_is_logged(
 
 
 def test_a_bar_is_drawn_below_what_is_logged(place: Path, tmp_path: Path) -> None:
-    """And not into the same line: what is logged to the terminal goes around the bar."""
+    """A log line on the terminal never shares a line with the progress bar."""
     words = ["run", "linear.yaml", tmp_path / "out", "--state-dir", tmp_path / "state", "-v"]
     program = "from resumerge.cli.main import main\nmain()"
     command = [sys.executable, "-c", program, *map(str, words)]

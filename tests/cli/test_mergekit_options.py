@@ -24,7 +24,7 @@ VALUES = {"TEXT": "x", "INTEGER": "2", "SIZE": "1B"}
 
 
 def options_of_mergekit(script: str = "mergekit-yaml") -> list[str]:
-    """Every option of a command of mergekit, with a value where it takes one."""
+    """Return every option of a command of mergekit but `REFUSED`, with a value if it has one."""
     command = str(Path(sys.executable).with_name(script))
     text = run_beside_mergekit(Path.cwd(), HELP, command)
     found = []

@@ -68,7 +68,7 @@ def test_few_open_files(files: int, place: Path, tmp_path: Path, soak: bool) -> 
 
 
 def test_the_limit_of_open_files_is_raised(place: Path, tmp_path: Path) -> None:
-    """As far as the system lets it: 16 are a default that nobody meant."""
+    """The program raises a low default limit of open files as far as the system allows."""
     words = ("run", "linear.yaml", tmp_path / "out", "--state-dir", tmp_path / "state")
 
     def limit() -> None:

@@ -51,7 +51,7 @@ Said = dict[str, tuple[str, int]]
 
 @pytest.fixture(scope="module")
 def said(place: Path, tmp_path_factory: pytest.TempPathFactory) -> Said:
-    """What commands print in a narrow terminal, and their exit codes, without colours."""
+    """Run commands in a narrow terminal; return the plain output and the exit code of each."""
     folder = tmp_path_factory.mktemp("narrow")
     for source in place.iterdir():
         (folder / source.name).symlink_to(source)

@@ -1,4 +1,4 @@
-"""A reader that goes away, a terminal without letters, a name full of markup: no traceback."""
+"""A reader that closes its pipe, a terminal without Unicode or a name with markup: no traceback."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NO_UTF8 = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 
 
 def without_a_reader(stream: str, *words: object, cwd: Path) -> tuple[int, str]:
-    """The exit code of a command whose output nobody reads, and what it says on the other one."""
+    """Return the exit code of a command, one output of which nobody reads, and the other output."""
     reading, writing = os.pipe()
     os.close(reading)
     process = subprocess.Popen(

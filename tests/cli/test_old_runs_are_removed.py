@@ -1,5 +1,5 @@
-"""Promise: `clean` removes what is of no use any more, after asking; never a model, nor a file of
-somebody else, nor a run that a process works on.
+"""Promise: `clean` asks, and removes runs that are of no more use; never a model, a file of the
+user, or a run that a process works on.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from resumerge.options.types import parse_age
 
 @pytest.fixture
 def copied(place: Path, tmp_path: Path) -> Path:
-    """A copy of the place, in a folder of the same name for its ledgers, which name its outputs."""
+    """Make a copy of the place, whose ledgers name the outputs in the copy."""
     for name in ("base", "math", "code", "done", "half"):
         shutil.copytree(place / name, tmp_path / name)
     shutil.copytree(place / "state", tmp_path / "state")
@@ -45,7 +45,7 @@ READERS = ("-wal", "-shm")
 
 
 def clean(folder: Path, *words: object) -> dict[str, dict[str, object]]:
-    """What was removed, by the name of its output folder."""
+    """Run `clean`, and return what it removed, by the names of the output folders."""
     done = resumerge("clean", *words, "--yes", "--json", cwd=folder)
     assert done.returncode == 0, done.stderr
     removed = json.loads(done.stdout)["removed"]
@@ -53,7 +53,7 @@ def clean(folder: Path, *words: object) -> dict[str, dict[str, object]]:
 
 
 def ledgers(folder: Path) -> set[str]:
-    """The output folders whose runs are still there."""
+    """Return the names of the output folders whose runs remain."""
     listed = json.loads(resumerge("status", "--json", cwd=folder).stdout)["runs"]
     return {Path(run["output"]).name for run in listed}
 

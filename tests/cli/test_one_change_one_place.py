@@ -54,7 +54,7 @@ print(Options().inherit(began, None).dummy, Options(dummy=8).inherit(began, None
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """A folder with a copy of the package, compiled, to be changed."""
+    """Make a folder with a copy of the compiled package, which a test can change."""
     shutil.copytree(Path(package.__file__).parent, tmp_path / "resumerge")
     return tmp_path
 

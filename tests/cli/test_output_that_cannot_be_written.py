@@ -52,7 +52,7 @@ def full() -> Iterator[int]:
 
 @contextmanager
 def unread() -> Iterator[int]:
-    """A pipe whose reader is gone."""
+    """Yield a pipe whose reader is closed."""
     reading, writing = os.pipe()
     os.close(reading)
     yield writing
@@ -61,7 +61,7 @@ def unread() -> Iterator[int]:
 
 @contextmanager
 def hung_up() -> Iterator[int]:
-    """A terminal that was closed: EIO."""
+    """Yield a terminal that was closed: a write fails with EIO."""
     master, slave = pty.openpty()
     os.close(master)
     yield slave
@@ -70,7 +70,7 @@ def hung_up() -> Iterator[int]:
 
 @contextmanager
 def stuffed() -> Iterator[int]:
-    """A pipe that is full, does not block, and is never read: EAGAIN."""
+    """Yield a full, non-blocking pipe that is never read: a write fails with EAGAIN."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
@@ -81,7 +81,7 @@ def stuffed() -> Iterator[int]:
 
 
 def run(*words: object, cwd: Path, before: str = "", stdout: int | None, stderr: int | None) -> int:
-    """The exit code of a command with these descriptors; None for one that is closed."""
+    """Return the exit code of a command with these descriptors; None closes one."""
 
     def close() -> None:
         for number, fd in ((1, stdout), (2, stderr)):
@@ -155,7 +155,7 @@ def test_a_document_that_cannot_be_written_is_an_error_still(place: Path) -> Non
 
 
 def test_no_file_gets_the_number_of_a_closed_stream(place: Path, tmp_path: Path) -> None:
-    """Or what is printed would be written into it."""
+    """A file that got the number of a closed stream would receive what the program prints."""
     before = """
 import os
 from resumerge.storage import Storage

@@ -1,4 +1,4 @@
-"""Promise: a progress bar says how far it is and how long it takes, however narrow the terminal."""
+"""Promise: a progress bar shows the share that is done and the time left, in any width."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class Terminal:
         self.reporter = ConsoleReporter(self.console)
 
     def lines(self) -> list[str]:
-        """Everything that was drawn or printed."""
+        """Return every line that was drawn or printed, without escape sequences."""
         text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self._shown.getvalue())
         lines = [line.rstrip() for line in re.split(r"[\r\n]+", text) if line.strip()]
         assert all(len(line) <= self.columns for line in lines)
         return lines
 
     def drawn(self) -> list[str]:
-        """The lines that are drawn next."""
+        """Wait until the bars are drawn again, and return their lines."""
         before = len(self.lines())
         while len(self.lines()) < before + 4:
             time.sleep(0.05)
@@ -54,7 +54,7 @@ def terminal(request: pytest.FixtureRequest) -> Iterator[Terminal]:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """What measures the speed of progress: it goes on where a test says so, and nothing stalls."""
+    """Replace the clock of the progress bars by one that only the test advances; nothing stalls."""
     clock = SimpleNamespace(now=0.0)
     monkeypatch.setattr(bars, "time", SimpleNamespace(monotonic=lambda: clock.now))
     monkeypatch.setattr(console_reporter, "STALL_SECONDS", 1e9)

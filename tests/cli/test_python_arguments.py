@@ -103,7 +103,7 @@ def test_more_threads_than_help_are_not_started(folder: Path) -> None:
 
 
 def test_a_repo_of_the_hub_keeps_its_two_slashes(folder: Path) -> None:
-    """What is wrong with the name is told as it was written: it was taken for no folder."""
+    """The error repeats the malformed address as written: the address is not read as a path."""
     wrong = "hf://org/name/more"
     calls = [
         lambda: resumerge.run("recipe.yaml", "out", mirror=wrong),

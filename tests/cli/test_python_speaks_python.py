@@ -1,4 +1,4 @@
-"""Promise: a user of Python is offered functions, and told of arguments and of their own recipe."""
+"""Promise: messages for a user of Python name functions, arguments and the user's own recipe."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Promise: the command that resumes a run takes over its mirror only if this one has not done so:
-whoever has the mirror later may be alive."""
+"""Promise: the command that resumes a run has --take-over only until this run has the lease:
+whoever acquires the lease later may be alive.
+"""
 
 from __future__ import annotations
 

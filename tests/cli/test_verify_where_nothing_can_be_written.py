@@ -1,4 +1,4 @@
-"""`verify` reads; where it cannot write, or another process works on the run, it still reads."""
+"""`verify` also reads where it cannot write, or while another process works on the run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from resumerge.engine.resources.lock import run_lock
 
 @pytest.fixture
 def copied(place: Path, tmp_path: Path) -> Iterator[Path]:
-    """A run's folder in `state`; its output is damaged in the last tensor."""
+    """Yield a copy of a run's folder in `state`; the last tensor of the run's output is damaged."""
     [run] = [path.parent for path in (place / "state").glob("done*/ledger.db")]
     folder = shutil.copytree(run, tmp_path / "state" / run.name)
     shard = place / "done" / "model.safetensors"

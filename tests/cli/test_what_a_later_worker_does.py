@@ -1,5 +1,6 @@
-"""Promise: the worker that follows one that died goes on with its run, as the user asked for it;
-what is done once is not done again."""
+"""Promise: a worker that follows a dead one continues its run with the user's options; what is done
+once is not done again.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ Worked = tuple[Options, str | None]
 
 
 class Command(MergeCommand):
-    """One whose session writes down what it is asked for."""
+    """A merge command that is its own session and records its calls, with the options."""
 
     def __init__(self, options: Options) -> None:
         super().__init__(options, lambda session: session.run("recipe", "out"), style=Style.NONE)
@@ -42,7 +43,10 @@ class Command(MergeCommand):
 
 @pytest.fixture
 def works(tmp_path: Path) -> Iterator[Callable[..., Worked]]:
-    """What a worker does with options, in a state folder with a ledger of `a-run`."""
+    """Yield a function that runs a worker in a state folder with a ledger of `a-run`.
+
+    The function returns the options of the worker, and the run that it resumed.
+    """
     ends = os.pipe()
 
     def work(spec: WorkerSpec, recorded: str | None = None, **options: Any) -> Worked:
@@ -83,7 +87,7 @@ def test_a_later_one_resumes_the_run_and_starts_nothing_over(works: Callable[...
 
 
 def test_it_has_the_memory_that_the_supervisor_gives_it(tmp_path: Path) -> None:
-    """For itself: what the user gave stays what the ledger keeps."""
+    """The supervisor's budget holds for the worker only: the options keep the user's value."""
     found: list[tuple[int | None, int | None]] = []
 
     def work(session: Session) -> None:
@@ -105,6 +109,6 @@ def test_it_has_the_memory_that_the_supervisor_gives_it(tmp_path: Path) -> None:
 def test_a_mirror_that_the_run_has_is_not_named_again(
     works: Callable[..., Worked], recorded: str, expected: str | None
 ) -> None:
-    """It would be taken for a new one; another than it has is what the user wants from now on."""
+    """The run's own mirror is left out, as it would count as a new one; another mirror is kept."""
     options, _ = works(WorkerSpec("a-run"), recorded, mirror="hf://org/a/")
     assert options.mirror == expected

@@ -1,5 +1,5 @@
 """Promise: on a terminal Ctrl-C is answered at once, and the last line is the command that resumes;
-a worker that is killed changes nothing of what was said.
+the death of a worker repeats nothing that is on the screen.
 """
 
 from __future__ import annotations

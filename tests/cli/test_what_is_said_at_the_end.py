@@ -1,4 +1,4 @@
-"""Promise: at its end a run names what may be done next, and nothing that cannot be done."""
+"""Promise: at its end a run names the possible next steps, and no others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from resumerge.ui.progress.console_reporter import ConsoleReporter
 
 
 def said(result: Result) -> list[str]:
-    """The lines of a wide log."""
+    """Return the lines that a wide log shows at the end of a run."""
     shown = io.StringIO()
     ConsoleReporter(Console(file=shown, width=500), bar=False).done(result)
     return shown.getvalue().splitlines()
