@@ -31,7 +31,7 @@ experts: [{source_model: a}, {source_model: b}]
 
 
 def layer(kind: str) -> dict[str, tuple[int, ...]]:
-    """The shapes of a layer's tensors, by name in the layer."""
+    """Return the shapes of a layer's tensors, by name in the layer."""
     shapes: dict[str, tuple[int, ...]] = {
         "input_layernorm.weight": (HIDDEN,),
         "post_attention_layernorm.weight": (HIDDEN,),
@@ -57,7 +57,7 @@ def dense(
     without: Iterable[str] = (),
     config: Mapping[str, Any] | None = None,
 ) -> Source:
-    """A dense model. The arguments are those of `llama`."""
+    """Return a dense model, with the arguments of `llama`."""
     shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (TOKENS, HIDDEN)}
     for number in range(layers):
         shapes |= {f"model.layers.{number}.{rest}": s for rest, s in layer(kind).items()}
@@ -72,12 +72,12 @@ def dense(
 def mixture_of(
     recipe: str, kind: str = "llama", base: Source | None = None, **others: Source
 ) -> Plan:
-    """The plan of a mixture of `base` and the experts `a` and `b`, or those that are given."""
+    """Return the plan of a mixture of `base`, `a` and `b`; keywords replace or add models."""
     models = {name: dense(name, kind) for name in ("base", "a", "b")}
     models |= {"base": base or models["base"], **others}
     return plan(recipe, *models.values(), seed=5)
 
 
 def made_of(found: Plan, unit: Unit) -> list[str]:
-    """The tensors that a unit is made of, as ``MODEL:NAME``."""
+    """Return the stored tensors that a unit is computed from, as ``MODEL:NAME``."""
     return [f"{found.sources[s.source].ref}:{s.name}" for s in stored_in(unit.expression)]

@@ -21,7 +21,7 @@ CONFIG = {
 
 
 def tensors(head: int = 2, last: int = 12) -> dict[str, Tensor]:
-    """The matrices of a base, whose last layer has another width if that is asked for."""
+    """Return the matrices of a base, whose last layer has the inner width `last`."""
     found: dict[str, Tensor] = {OUTSIDE[0]: tensor(OUTSIDE[0], (20, 8))}
     for layer, wide in enumerate((12, last)):
         for part, rows in (
@@ -39,7 +39,7 @@ def wrong(of: dict[str, Tensor] | None = None, **config: Any) -> list[tuple[str,
 
 
 def test_one_that_is_right_has_no_wrong_field() -> None:
-    """Also with one head for all keys, and heads that are not a share of the width."""
+    """A correct config may have one head for all keys, or heads that are no share of the width."""
     assert wrong() == wrong(head_dim=None) == []
     assert wrong(tensors(head=3), head_dim=3) == []
 

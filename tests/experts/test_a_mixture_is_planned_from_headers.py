@@ -81,7 +81,7 @@ def origin(found: Plan, unit: Unit) -> str:
 def test_each_tensor_has_its_name_and_shape_and_is_made_of_its_models(
     kind: str, further: str
 ) -> None:
-    """In the order in which a forward pass meets them."""
+    """The plan has the tensors in the order of a forward pass."""
     found = mixture_of(BASE + further, kind, c=dense("c", kind))
     of_base, others = LAYERS[kind, further]
     expected: list[tuple[str, tuple[int, ...], str]] = []
@@ -190,7 +190,7 @@ CONFIGS: dict[tuple[str, str], dict[str, Any]] = {
 def test_its_config_is_the_bases_with_the_fields_of_its_architecture(
     kind: str, further: str
 ) -> None:
-    """Code that the base names is not the mixture's."""
+    """The base's `auto_map` is left out: its code does not describe the mixture."""
     stated = {
         "auto_map": {"AutoModel": "mine.Model"},
         "hidden_act": "gelu",
@@ -213,7 +213,7 @@ def test_a_window_of_the_base_and_no_shared_expert_are_written() -> None:
 
 
 def test_biases_that_the_base_lacks_are_zeros() -> None:
-    """One that it has stays."""
+    """A bias that the base has is copied."""
     bias = "model.layers.1.self_attn.k_proj.bias"
     base = dense("base", others=[tensor(bias, (ATTENTION["k"],))])
     qwen = f"{BASE}architecture: qwen\n{SHARED}"
@@ -286,7 +286,7 @@ def test_an_expert_may_have_its_names_without_a_prefix() -> None:
 
 
 def test_a_tensor_of_whole_numbers_stays_as_it_is() -> None:
-    """No rounding makes a float of it."""
+    """The recipe's dtype holds for floats only."""
     name = "model.layers.0.input_layernorm.weight"
     base = dense("base", others=[tensor(name, (HIDDEN,), "I64")])
     made = units(mixture_of(BASE + "dtype: bfloat16\n", "llama", base))
@@ -395,7 +395,7 @@ def test_a_base_that_its_config_does_not_describe_is_refused() -> None:
 
 
 def test_each_tensor_that_is_not_used_has_its_reason() -> None:
-    """Layers that the base lacks, what the base gives, and buffers."""
+    """The reasons are layers that the base lacks, tensors of another model, and buffers."""
     inv = "model.layers.0.self_attn.rotary_emb.inv_freq"
     base = dense("base", others=[tensor(inv, (1,))])
     found = mixture_of(BASE + "dtype: bfloat16\n", base=base, b=dense("b", layers=3))
@@ -483,7 +483,7 @@ def test_architectures_are_refused_with_their_reasons() -> None:
 
 
 def test_what_the_base_and_the_experts_mlps_have_needs_a_place() -> None:
-    """What an expert has besides is not used, nor are buffers that transformers computes."""
+    """Other tensors of an expert, and buffers that transformers computes, need no place."""
     norm, bias = "model.layers.1.self_attn.q_norm.weight", "model.layers.0.mlp.up_proj.bias"
     more, extra = tensor(norm, (2,)), tensor("model.extra.weight", (2,))
     inv = tensor("model.layers.0.self_attn.rotary_emb.inv_freq", (1,))

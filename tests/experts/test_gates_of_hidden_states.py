@@ -62,7 +62,7 @@ def llamas(families: Path) -> Path:
 
 
 def gates_of(out: Path) -> list[torch.Tensor]:
-    """Of each layer, those of all experts, the shared one last."""
+    """Return the gates of each layer: those of all experts, the shared one last."""
     tensors = {name.replace("block_sparse_moe", "mlp"): t for name, t in tensors_of(out).items()}
     found = []
     for layer in range(sum(name.endswith("mlp.gate.weight") for name in tensors)):
@@ -75,7 +75,7 @@ def gates_of(out: Path) -> list[torch.Tensor]:
 
 
 def states(model: PreTrainedModel, tokens: list[int], mode: str) -> list[torch.Tensor]:
-    """What each layer is looked at with, of one text: (hidden,) in float64."""
+    """Return the state of one text for each layer's gates: (hidden,) in float64."""
     given: list[torch.Tensor] = []
     for layer in model.model.layers:
         layer.mlp.register_forward_pre_hook(lambda m, inputs: given.append(inputs[0][0]))
@@ -86,7 +86,7 @@ def states(model: PreTrainedModel, tokens: list[int], mode: str) -> list[torch.T
 
 
 def by_transformers(base: Path, recipe: str, mode: str) -> list[torch.Tensor]:
-    """The gates of each layer, from the whole model in float32."""
+    """Compute the gates of each layer with transformers, from the whole model in float32."""
     written = yaml.safe_load(recipe)
     tokenizer = AutoTokenizer.from_pretrained(base)
 
@@ -120,7 +120,7 @@ def test_same_gates_as_transformers(families: Path, tmp_path: Path, family: str,
 
 
 def test_within_a_sliding_window(tmp_path: Path) -> None:
-    """The first tokens of a long prompt are out of sight of the last one."""
+    """The last token of a long prompt does not attend to the first ones, outside the window."""
     models = write_dense(tmp_path / "models", MistralConfig(**SIZES, sliding_window=4))
     for mode in ("hidden", "hidden_norm"):
         recipe = mixture(mode, "mixtral") + "dtype: float32\n"
@@ -136,7 +136,7 @@ def test_within_a_sliding_window(tmp_path: Path) -> None:
 def test_rotary_embeddings_that_depend_on_the_length(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A longer prompt, and those before an interruption, do not change what a shorter one gives."""
+    """A longer prompt or an interruption does not change the gates of a shorter prompt."""
     rope = {"rope_type": "dynamic", "factor": 4.0, "rope_theta": 10000.0}
     config = LlamaConfig(**{**SIZES, "max_position_embeddings": 4}, rope_parameters=rope)
     models = write_dense(tmp_path / "models", config)
@@ -174,8 +174,11 @@ torch.save(list(gates), out)
 def test_same_directions_as_mergekit(
     families: Path, tmp_path: Path, family: str, mode: str
 ) -> None:
-    """mergekit-moe computes in bfloat16: of a difference (negative prompts) few digits are left.
-    It looks for the last token in the padding, if there is some: so each expert has one prompt."""
+    """Each expert has one positive prompt, because mergekit-moe differs otherwise.
+
+    mergekit-moe computes in bfloat16, which leaves few digits of a difference (negative prompts),
+    and looks for the last token in the padding of a shorter prompt.
+    """
     models = families / family
     experts = [
         {"source_model": f"./{name}", "positive_prompts": [f"a text of {name}"]} for name in "abc"
@@ -205,7 +208,7 @@ def test_other_prompts_change_no_bit(llamas: Path, tmp_path: Path) -> None:
 def test_texts_are_computed_at_once_to_the_same_bits(
     llamas: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each thread gives what belongs to its own text, in the order of the texts."""
+    """Each thread computes the states of its own text, and the results keep the texts' order."""
     recipe = mixture("hidden_norm", "mixtral").replace(", an odd one", "") + "dtype: float32\n"
     alone = merge(llamas, recipe, tmp_path / "alone", threads=1)
     both, mlp, met = threading.Barrier(2, timeout=HANGS_SECONDS), LlamaMLP.forward, list[bool]()
@@ -278,7 +281,7 @@ def test_a_config_that_is_not_the_bases(
 
 
 class Counting:
-    """Counts the layers that are computed, and stops before one of them."""
+    """A counter of the layers that are computed, which raises an error before one of them."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, stop_at: int) -> None:
         self.layers: list[int] = []
@@ -299,7 +302,7 @@ def interrupted_after_a_layer(
     monkeypatch: pytest.MonkeyPatch,
     recipe: str = mixture("hidden_norm", "mixtral"),
 ) -> Callable[[], Counting]:
-    """A merge that stopped in the second layer of two; what goes on with it."""
+    """Stop a merge in the second of two layers, and return a function that continues it."""
 
     def go_on(stop_at: int = 0) -> Counting:
         with monkeypatch.context() as patched:
@@ -361,7 +364,7 @@ def test_what_a_step_kept_is_not_trusted(
 def test_another_version_of_transformers_does_not_go_on(
     llamas: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may give other bits, beside gates that are in the output already."""
+    """Gates of another version could have other bits than those that are in the output already."""
     out = tmp_path / "out"
     go_on = interrupted_after_a_layer(llamas, out, monkeypatch)
     with monkeypatch.context() as patched:
@@ -386,7 +389,7 @@ SMALL = {
 
 
 class Weights:
-    """The weights of a model as files, which note what is read of them."""
+    """The weights of a model as files, which record the ranges that are read."""
 
     def __init__(self, model: PreTrainedModel) -> None:
         self.arrays = {name: t.numpy() for name, t in model.model.state_dict().items()}
@@ -432,7 +435,7 @@ def computed(step: HiddenStates, files: Weights, threads: int) -> np.ndarray:
 @pytest.mark.parametrize("mode", OF_HIDDEN_STATES)
 @pytest.mark.parametrize("kind", SMALL)
 def test_a_layers_gates_are_those_of_the_whole_model(kind: str, mode: str) -> None:
-    """With whichever threads, from nothing but the rows and the layers that it says it reads."""
+    """The step reads exactly the rows and layers that it names; threads do not change the bits."""
     model, config = small(kind)
     files = Weights(model)
     step = files.step(config, mode)

@@ -36,7 +36,7 @@ TABLE = Stored("embedding", "F32", (9, 4), "f", 0)
 
 @dataclass
 class Rows:
-    """A file with float32 tensors, which notes the ranges of elements that are read of each."""
+    """A file with float32 tensors, which records the ranges of elements that are read."""
 
     arrays: Mapping[str, np.ndarray] = field(default_factory=lambda: {TABLE.name: ROWS})
     read: list[tuple[str, int, int]] = field(default_factory=list)
@@ -65,7 +65,7 @@ def direction(*tokens: int) -> np.ndarray:
 
 
 def test_a_gate_is_the_direction_of_the_sum_of_its_tokens_rows() -> None:
-    """Less that of the negative prompts; where both say the same, it is zero."""
+    """The direction of negative prompts is subtracted; equal directions give a zero gate."""
     files = Rows()
     gates = Computed.of("gates", (4, 4), STEP, 0).floats(evaluation(files), 0, 16).reshape(4, 4)
     difference = direction(3) - direction(5, 5, 0)
@@ -78,7 +78,7 @@ def test_a_gate_is_the_direction_of_the_sum_of_its_tokens_rows() -> None:
 
 
 def test_rows_are_summed_in_float64() -> None:
-    """So that no small one is lost beside a large one."""
+    """A small row is not lost beside a large one."""
     rows = np.array([[1e9, 1.0], [1.0, 0.0], [-1e9, 0.0]], np.float32)
     table = Stored("embedding", "F32", (3, 2), "f", 0)
     step = EmbeddedPrompts(table, (PromptTokens(((0, 1, 2),), ()),), 1)
@@ -119,7 +119,7 @@ NORMED = replace(HIDDEN_STATES, mode="hidden_norm")
 
 
 def test_gates_of_a_layer_are_made_of_the_layers_before_it() -> None:
-    """Those of the mode `hidden_norm` of its own tensors, too."""
+    """A layer's gates also need the layer's own tensors in the mode `hidden_norm`."""
     names = [[t.name for t in HIDDEN_STATES.tensors(part)] for part in range(3)]
     assert names == [["embedding"], ["embedding", "q", "n"], ["embedding", "q", "n", "q1"]]
     assert [t.name for t in NORMED.tensors(0)] == ["embedding", "q", "n"]
@@ -127,7 +127,7 @@ def test_gates_of_a_layer_are_made_of_the_layers_before_it() -> None:
 
 
 def test_the_rows_of_tokens_are_read_once_for_a_prompt_and_the_layers_once() -> None:
-    """The last layer is read only where its own norm gives the states."""
+    """The last layer is read only in the mode `hidden_norm`, whose states come from that layer."""
     rows = [("embedding", 4 * token, 4 * token + 4) for token in (1, 2, 3, 4, 5, 6)]
     layers = [("q", 0, 24), ("n", 0, 4), ("q1", 0, 24)]
     assert [(t.name, a, b) for t, a, b in HIDDEN_STATES.reads()] == rows + layers
@@ -141,7 +141,7 @@ def test_states_begin_with_the_rows_of_the_tokens() -> None:
 
 
 def test_what_gates_of_hidden_states_take() -> None:
-    """The largest layer, four states of all tokens, and what each text in work needs."""
+    """The memory is that of the largest layer, four states of all tokens, and each text in work."""
     assert (HIDDEN_STATES.pieces, HIDDEN_STATES.nbytes) == (3, 4 * 3 * 2 * 4)
     assert HIDDEN_STATES.planning_bytes == LIBRARY_BYTES + 9 * TOKEN_BYTES
     of_text = 3 * (4 * 6 + 8 * 4 + 2 * 2 * 3)
@@ -171,7 +171,7 @@ VOCABULARY = {"<s>": 0, "a": 1, "b": 2, "c": 3, "<eos>": 4}
 
 
 def tokenizer(folder: Path, *, vocabulary: Mapping[str, int] = VOCABULARY, **config: Any) -> Path:
-    """A tokenizer of words, that is told to add a token, to cut texts and to fill them up."""
+    """Write a tokenizer of words whose settings add a last token, truncate texts and pad them."""
     special = [
         {"id": number, "content": content, "special": True}
         | dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
@@ -240,13 +240,13 @@ def tokens(folder: Path, *prompts: str) -> tuple[tuple[int, ...], ...]:
 def test_a_prompt_begins_with_the_token_that_begins_texts_and_is_whole(
     tmp_path: Path, config: dict[str, Any], begin: tuple[int, ...]
 ) -> None:
-    """It is not cut or filled up, nor does it end as texts do."""
+    """A prompt is not truncated or padded, and has no token that ends texts."""
     folder = tokenizer(tmp_path, **config)
     assert tokens(folder, "a b a", "b") == ((*begin, 1, 2, 1), (*begin, 2))
 
 
 def test_the_token_that_begins_texts_may_be_in_a_file_of_its_own(tmp_path: Path) -> None:
-    """What the tokenizer's config says comes first."""
+    """The tokenizer's config has priority over special_tokens_map.json."""
     folder = tokenizer(tmp_path)
     (folder / "special_tokens_map.json").write_text('{"bos_token": "<eos>"}')
     assert tokens(folder, "a") == ((4, 1),)
@@ -322,7 +322,7 @@ def test_gates_of_an_embedding_are_alike_in_all_layers(tmp_path: Path) -> None:
 
 
 def test_gates_of_hidden_states_are_each_layers_part(tmp_path: Path) -> None:
-    """They are made of the base's tensors of floats, without buffers that are computed."""
+    """The step has the base's tensors of floats, without buffers that are computed."""
     inv, coded = "self_attn.rotary_emb.inv_freq", "input_layernorm.weight"
     base = dense(
         "base",
@@ -350,7 +350,7 @@ def problems_of(folder: Path, *given: Any, **named: Any) -> list[Problem]:
 
 
 def test_prompts_need_tokens_that_the_embedding_has(tmp_path: Path) -> None:
-    """Negative prompts may have none."""
+    """The tokens of negative prompts are checked too."""
     folder = tokenizer(tmp_path, vocabulary=VOCABULARY | {"b": TOKENS - 1})
     assert gates_of(planned(folder, "cheap_embed"))
     folder = tokenizer(tmp_path, vocabulary=VOCABULARY | {"b": TOKENS, "c": TOKENS + 5})
@@ -380,7 +380,7 @@ def test_prompts_that_say_nothing_are_refused_and_a_shared_expert_may_have_none(
 def test_hidden_states_are_of_a_base_that_is_computed_block_by_block(
     tmp_path: Path, name: str
 ) -> None:
-    """One that a method makes of whole tensors would take a pass before the first gate."""
+    """A base that a method makes of whole tensors would need a pass before the first gate."""
     folder = tokenizer(tmp_path)
 
     def base(method: str) -> Source:

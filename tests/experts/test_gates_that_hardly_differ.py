@@ -36,7 +36,7 @@ def test_a_merge_names_experts_of_the_same_prompts(llamas: Path, tmp_path: Path,
 
 
 def test_a_shared_expert_is_not_compared(llamas: Path, tmp_path: Path) -> None:
-    """Its gate does not choose between experts."""
+    """The gate of a shared expert does not choose between experts."""
     recipe = mixture("cheap_embed", "qwen", PROMPTED.replace("[it]", "[def main]"))
     assert not notes_of(llamas, tmp_path, recipe)
 
@@ -50,13 +50,13 @@ def test_two_that_are_alike_in_one_layer() -> None:
 
 @pytest.mark.parametrize("angle, alike", [(0.19, True), (0.21, False)])
 def test_two_that_are_nearly_alike(angle: float, alike: bool) -> None:
-    """About a cosine of 0.98."""
+    """The limit is a cosine of about 0.98."""
     gates = np.array([[[1, 0], [np.cos(angle), np.sin(angle)]]], np.float32)
     assert bool(dependent_gates(gates)) is alike
 
 
 def test_one_that_lies_between_others() -> None:
-    """No two are alike, yet a token cannot turn to the third alone."""
+    """A token cannot choose the third gate alone, although no two gates are alike."""
     rows = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [0.6, 0.8, 0]], np.float32)
     gates = np.stack([np.eye(4, 3, dtype=np.float32), rows, rows, rows])
     gates[0, 3] = [-1, 0, 0]
@@ -67,7 +67,7 @@ def test_one_that_lies_between_others() -> None:
 
 
 def test_two_that_are_the_same_but_for_their_rounding_span_no_plane() -> None:
-    """Else a third one would count as a combination of them, wherever it points."""
+    """A third gate of any direction would otherwise count as a combination of the two."""
     gates = np.array([[[1, 0], [1, 1e-6], [0, 1]]], np.float32)
     assert dependent_gates(gates) == {(0, 1): [0]}
 

@@ -36,11 +36,12 @@ def packed(gate_up: tuple[int, ...] = GATE_UP, down: tuple[int, ...] = DOWN) -> 
 
 
 def separate(*, left_out: str = "", odd: str = "", **of_odd: object) -> Source:
-    """Experts with matrices of their own.
+    """Return a model whose experts have matrices of their own.
 
     Args:
-        left_out: what names of matrices begin with, after the head, that are left out.
-        odd: such a beginning of matrices that differ, in `of_odd`.
+        left_out: the beginning of the names, after the head, of matrices that are left out.
+        odd: such a beginning for matrices that differ from the others.
+        of_odd: the fields in which they differ.
     """
     made = {}
     for expert in range(EXPERTS):
@@ -75,7 +76,7 @@ def test_packed_tensors_of_other_numbers_of_experts_stay(count: int) -> None:
 
 
 def test_a_packed_tensor_stays_where_one_of_its_matrices_is_there_as_well() -> None:
-    """One of the two is a tensor too many, and that is told later."""
+    """The model has one of the two tensors too many, which is reported later."""
     twice = f"{HEAD}.1.down_proj.weight"
     both = model({**packed().tensors, twice: separate().tensors[twice]})
     found, places = with_separate_experts(both)
@@ -85,7 +86,7 @@ def test_a_packed_tensor_stays_where_one_of_its_matrices_is_there_as_well() -> N
 
 
 def test_outputs_along_the_last_axis_stay_one_matrix_of_each_expert() -> None:
-    """As gpt-oss has them: gates and ups do not follow each other."""
+    """gpt-oss stores gates and ups interleaved along the last axis."""
     transposed = (EXPERTS, HIDDEN, 2 * INNER)
     source, _ = with_separate_experts(packed(transposed, (EXPERTS, INNER, HIDDEN)))
     assert [found.shape for found in source.tensors.values()] == [
@@ -122,7 +123,7 @@ def test_only_experts_that_are_complete_and_alike_are_packed(
 
 
 def test_experts_are_packed_in_the_order_of_their_numbers_whatever_the_files() -> None:
-    """Files have them in the order of their names, of which 10 is before 2."""
+    """Files may list experts in the order of their names, in which 10 precedes 2."""
     source = separate()
     mixed = model(dict(reversed(source.tensors.items())))
     packed_, written = with_packed_experts(mixed)
@@ -146,7 +147,7 @@ def test_a_tensor_that_the_reference_lacks_keeps_its_name() -> None:
 
 
 def test_a_packed_tensor_is_another_name_of_the_references_matrices() -> None:
-    """A filter may name either, whatever the reference calls them."""
+    """A filter may name the packed tensor or the reference's matrices, under any names."""
     names = {"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2", "mlp": "block_sparse_moe"}
     published = {}
     for name, found in separate().tensors.items():
@@ -166,7 +167,7 @@ def test_a_packed_tensor_is_another_name_of_the_references_matrices() -> None:
 
 @pytest.mark.parametrize("layer", ["model.layers.3.", ""])
 def test_experts_are_told_apart_in_a_layer_and_in_none(layer: str) -> None:
-    """Their own number is no layer's."""
+    """The number of an expert is not read as the number of a layer."""
     found = Template.of(f"{layer}mlp.experts.12.up_proj.weight")
     assert found == Template(layer, "mlp.experts.{n}.up_proj.weight", 12)
     assert Template.of(f"{layer}mlp.gate.weight") == Template(layer, "mlp.gate.weight", None)
@@ -229,7 +230,7 @@ def test_a_method_that_takes_one_matrix_at_a_time_takes_experts_apart() -> None:
 
 
 def test_the_output_has_the_form_of_its_reference() -> None:
-    """Packed tensors as whole ones, with their experts in order; matrices as matrices."""
+    """Packed tensors are written whole, with their experts in order; matrices as matrices."""
     of_packed = planned(RECIPE.format("linear"), packed(), separate())
     written = {name: shape for unit in of_packed.units for name, shape in unit.tensors.items()}
     assert written == {f"{HEAD}.gate_up_proj": GATE_UP, f"{HEAD}.down_proj": DOWN}
@@ -283,7 +284,7 @@ def test_one_tensor_has_one_dtype_or_is_refused() -> None:
 
 
 def test_a_selection_among_numbers_of_packed_files_is_noted() -> None:
-    """A method that selects takes each expert by itself: the files have them together."""
+    """A method that selects elements selects in each expert, although the files have one tensor."""
     ties = "merge_method: ties\nbase_model: a\nmodels: [{model: b}]\n"
     ties += "parameters: {weight: 1, density: 0.5}\n"
     begin = "the files of a have packed experts: each expert is merged by itself"

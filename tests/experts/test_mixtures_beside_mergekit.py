@@ -152,7 +152,7 @@ def test_both_layouts_are_one_model(families: Path, tmp_path: Path) -> None:
 
 
 def test_a_sparse_config_means_what_it_meant(families: Path, tmp_path: Path) -> None:
-    """Mixtral has other defaults than llama: those of llama are written down."""
+    """The config states the defaults of llama, because those of Mixtral differ."""
     models = write_dense(tmp_path / "models", CONFIGS["llama"])
     config = config_of(models / "base")
     dropped = ("rms_norm_eps", "rope_parameters", "hidden_act", "initializer_range")

@@ -42,5 +42,5 @@ _ENDS = (".weight", ".bias")
 
 
 def _stacked(name: str) -> str:
-    """The name without the expert's number: the converter makes one tensor of all experts."""
+    """Return a name without the expert's number: the converter makes one tensor of all experts."""
     return re.sub(r"\.experts\.\d+\.", ".experts.", name)

@@ -32,7 +32,7 @@ def mixture(
     config: Mapping[str, Any] | None = None,
     layers: int = 2,
 ) -> Source:
-    """A mixture whose experts have matrices of their own. The arguments are those of `llama`."""
+    """Return a mixture whose experts have matrices of their own, with the arguments of `llama`."""
     shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (TOKENS, HIDDEN)}
     mlp, gate, up, down = "mlp", "gate_proj", "up_proj", "down_proj"
     if kind == "mixtral":
@@ -73,13 +73,13 @@ def extracted(source: Source, recipe: str = RECIPE) -> Plan:
 
 
 def origins(found: Plan) -> dict[str, str]:
-    """The name in the mixture of each tensor that is written."""
+    """Return the name in the mixture of each tensor that is written."""
     return {unit.name: next(stored_in(unit.expression)).name for unit in found.units}
 
 
 @pytest.mark.parametrize("kind", ["mixtral", "qwen2_moe", "qwen3_moe"])
 def test_its_mlps_are_the_experts_and_the_rest_is_the_mixtures(kind: str) -> None:
-    """The router has no place there, nor have other experts, and shared ones."""
+    """The dense model has no place for the router, other experts and shared experts."""
     source = mixture(kind)
     found = extracted(source)
     mlp, names = ("block_sparse_moe", "w1 w3 w2") if kind == "mixtral" else ("mlp", "")
@@ -198,7 +198,7 @@ def test_its_config_has_nothing_of_experts_and_says_what_the_mixture_means(kind:
 
 
 def test_what_a_config_leaves_out_is_what_the_mixture_means() -> None:
-    """128 is the size of a head that a dense qwen3 means."""
+    """The head size of a dense qwen3 would be 128."""
     assert dense_config({"model_type": "mixtral"})["rope_theta"] == 1e6
     assert dense_config({"model_type": "qwen2_moe"})["num_attention_heads"] == 16
     assert dense_config({"model_type": "qwen2_moe"})["hidden_size"] == 2048
@@ -245,7 +245,7 @@ def test_an_expert_that_it_does_not_have_is_refused() -> None:
 def test_what_experts_have_besides_their_matrices_is_not_lost(
     further: dict[str, tuple[int, ...]],
 ) -> None:
-    """Under any of the names that packed tensors have."""
+    """Other tensors of experts are refused, under any of the names that packed tensors have."""
     others = [
         tensor(f"model.layers.{layer}.{rest}", shape)
         for rest, shape in further.items()

@@ -14,7 +14,7 @@ STATED = {"hidden_size": 4096, "num_attention_heads": 16}
 
 
 def meant(config: Any, key: str) -> Any:
-    """Transformers 5 keeps the base of rotary embeddings together with their kind."""
+    """Return a config's value; transformers 5 keeps `rope_theta` among other parameters."""
     if key == "rope_theta":
         return config.rope_parameters["rope_theta"]
     return getattr(config, key)
@@ -36,7 +36,7 @@ def test_heads_of_keys_that_are_null_are_those_of_the_queries(kind: str) -> None
 
 
 def test_an_expert_has_the_rotary_embeddings_that_its_mixture_states_or_means() -> None:
-    """A base that is stated twice would be taken from the wrong place."""
+    """A base that is stated twice would be read from the wrong place."""
     stated = {"rope_type": "linear", "factor": 2.0, "rope_theta": 5000.0}
     found = dense_config({"model_type": "mixtral", "rope_parameters": stated})
     assert found["rope_parameters"] == stated and "rope_theta" not in found

@@ -1,4 +1,4 @@
-"""What does not fit is told before anything is written; models may be whatever a recipe names."""
+"""Models that do not fit are reported before anything is written; a recipe may name any models."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_an_architecture_that_is_asked_for(
 
 
 def test_biases_without_a_place_are_refused(tmp_path: Path) -> None:
-    """mergekit-moe 0.1.5 drops them."""
+    """mergekit-moe 0.1.5 drops such biases."""
     config = LlamaConfig(**SIZES, attention_bias=True, mlp_bias=True)
     models = write_dense(tmp_path / "models", config)
     [problem] = refused(models, RANDOM, tmp_path / "out")
@@ -87,7 +87,7 @@ def test_biases_without_a_place_are_refused(tmp_path: Path) -> None:
 
 
 def test_what_an_expert_has_outside_its_mlp_is_not_asked_for_a_place(tmp_path: Path) -> None:
-    """Only its MLP goes into the mixture; the rest is the base's."""
+    """The mixture has only the MLP of an expert; the other tensors are the base's."""
     models = write_dense(tmp_path / "models", LlamaConfig(**SIZES))
     file = models / "a" / "model.safetensors"
     further = {"model.layers.0.self_attn.q_proj.bias": torch.zeros(SIZES["hidden_size"])}
@@ -140,7 +140,7 @@ def test_models_that_do_not_fit_are_problems_at_their_lines(tmp_path: Path) -> N
 def test_a_config_that_is_not_the_bases_is_refused(
     tmp_path: Path, field: str, value: Any, gates: str
 ) -> None:
-    """Or transformers would open the mixture with other shapes than the tensors have."""
+    """transformers would open the mixture with other shapes than the tensors have."""
     models = write_dense(tmp_path / "models", CONFIGS["llama"])
     changed(models / "base", **{field: value})
     recipe = RANDOM.replace("random", gates)
@@ -150,7 +150,10 @@ def test_a_config_that_is_not_the_bases_is_refused(
 
 
 def test_a_number_of_heads_that_is_null_is_that_of_the_queries(tmp_path: Path) -> None:
-    """As transformers reads it, for every type: these have fewer, and are refused by the number."""
+    """transformers reads null as the number of query heads, for every type of model.
+
+    The tensors of this base have fewer heads of keys, so that the error names the number.
+    """
     models = write_dense(tmp_path / "models", CONFIGS["llama"])
     changed(models / "base", num_key_value_heads=None)
     [problem] = refused(models, RANDOM, tmp_path / "out")
@@ -307,7 +310,7 @@ def test_a_mixture_may_be_a_stage(llamas: Path, tmp_path: Path) -> None:
 def test_gates_are_made_of_what_a_stage_computes_wherever_it_lies(
     llamas: Path, tmp_path: Path
 ) -> None:
-    """A result of a stage may be written to a scratch file; gates are computed before that."""
+    """A stage's result may be written to a scratch file, but gates are computed before that."""
     stage = "name: middle\nmerge_method: task_arithmetic\nbase_model: ./base\n"
     stage += "models: [{model: ./a, parameters: {weight: 0.5}}]\ntokenizer_source: base\n---\n"
     recipe = stage + mixture("cheap_embed", "mixtral").replace("model: ./base", "model: middle")

@@ -1,4 +1,4 @@
-"""Gates of hidden states count in what `plan` says of memory and time; a device may be named."""
+"""Gates of hidden states count in `plan`'s memory and time; a device may be named."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_time_grows_with_prompts_and_layers(llamas: Path) -> None:
 
 
 def test_each_thread_has_a_text_of_its_own(llamas: Path) -> None:
-    """With as many threads as there are texts no more are of use."""
+    """More threads than texts are of no use."""
     plan = planned(llamas, "hidden")
     [step] = estimate(plan).steps
     need = {threads: estimate(plan).memory.need(threads) for threads in (1, 2, 5, 6)}
@@ -81,7 +81,7 @@ def test_each_thread_has_a_text_of_its_own(llamas: Path) -> None:
 
 
 def told(models: Path, state: Path, *command: str) -> Any:
-    """What a real process prints as JSON: libraries are part of what it takes."""
+    """Run a command in a process of its own, whose memory includes libraries; return its JSON."""
     words = [sys.executable, "-m", "resumerge", *command, "--state-dir", str(state), "--json"]
     printed = subprocess.run(words, cwd=models, check=True, capture_output=True).stdout.decode()
     return None if command[0] == "run" else json.loads(printed)
