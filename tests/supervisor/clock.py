@@ -15,13 +15,13 @@ FOREVER = float("inf")
 
 
 class Clock:
-    """Stands for the module `time` in the supervisor, and waits for it.
+    """A replacement for the module `time`, and for the waiting, of a supervisor.
 
-    No time passes while a worker works. `pass_time` of a worker has the supervisor take its looks,
-    one after the other; a pause between two workers is over at once.
+    No time passes while a worker works. In a worker's `pass_time` the supervisor makes its checks,
+    one after the other; a pause between two workers ends at once.
 
     Args:
-        say: is told how long each pause is.
+        say: called at each pause, with the number of failures.
     """
 
     def __init__(self, say: Callable[..., None]) -> None:
@@ -42,17 +42,17 @@ class Clock:
         return self.now
 
     def pass_time(self, seconds: float) -> None:
-        """In a worker: wait until the supervisor has looked for so long at a silent worker."""
+        """Wait, in a worker, until the supervisor has watched the silent worker for this time."""
         self._worker.send(f"pass {seconds}".encode())
         self._worker.recv(1)
 
     def skip_time(self, seconds: float) -> None:
-        """In a worker: let time pass in which the supervisor does not run."""
+        """Let time pass, from a worker, in which the supervisor does not run."""
         self._worker.send(f"skip {seconds}".encode())
         self._worker.recv(1)
 
     def wait(self, descriptors: list[int], seconds: float) -> None:
-        """Stand for the supervisor's own waiting."""
+        """Wait in place of the supervisor's own function."""
         if self._asked and not self._owed:
             self._asked = False
             self._here.send(b".")
@@ -77,7 +77,7 @@ class Clock:
                 return
 
     def install(self) -> None:
-        """Give the supervisor of this process this clock."""
+        """Make the supervisor of this process use this clock."""
         supervisor.time, supervisor._wait = self, self.wait  # type: ignore[assignment]
         send, start, pause = (
             supervisor.Worker.send,
@@ -105,7 +105,7 @@ class Clock:
         supervisor.Supervisor._pause = paused  # type: ignore[method-assign]
 
     def remove(self) -> None:
-        """Let the supervisor of this process have the time of the machine."""
+        """Make the supervisor of this process use the machine's clock again."""
         supervisor.time, supervisor._wait = time, _REAL_WAIT  # type: ignore[assignment]
 
 

@@ -13,7 +13,7 @@ from tiny_models import LLAMA, write_family
 
 @pytest.fixture(scope="session")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Six million parameters: 52 blocks."""
+    """Write models of six million parameters, which a merge computes in 52 blocks."""
     config = {
         **LLAMA,
         "hidden_size": 256,
@@ -31,13 +31,13 @@ def new_merge(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Callabl
 
 @pytest.fixture
 def merge(new_merge: Callable[[], Supervised]) -> Supervised:
-    """A merge that has not begun."""
+    """Make a merge that has not begun."""
     return new_merge()
 
 
 @pytest.fixture(scope="session")
 def reference(tmp_path_factory: pytest.TempPathFactory, models: Path) -> dict[str, bytes]:
-    """What a merge writes that nothing disturbs."""
+    """Return the files that an undisturbed merge writes."""
     calm = Supervised(tmp_path_factory.mktemp("calm"), models, {"SLOWLY_SECONDS": "0"})
     calm.go_on()
     process = calm.start()

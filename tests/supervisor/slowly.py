@@ -1,10 +1,10 @@
-"""A merge method for tests: the mean, slowly, and with an accident where the test wants one.
+"""A merge method for tests: the mean, slowly, and with an accident if the test requests one.
 
 An accident is the name of a file in the folder `SLOWLY_ACCIDENTS`; `hurry` ends the slowness. The
-file `hold` has a number: after so many blocks a process waits until the file is gone, an accident
-is laid, or a signal has asked the process to stop, however late a test comes to that.
-The method computes with kernels: processes that import torch would take ten times as long to start.
-With `SLOWLY_WITH_TORCH` it computes with torch, to the same bits, for tests of what that takes.
+file `hold` has a number: after this number of blocks a process waits until the file is removed, an
+accident is requested, or a signal has requested that the process stop. The method computes with
+kernels: processes that import torch would take ten times as long to start. With `SLOWLY_WITH_TORCH`
+it computes with torch, to the same bits, for tests of torch's memory.
 """
 
 import ctypes
@@ -50,7 +50,7 @@ else:
 
 
 def suffer(blocks):
-    """Be slow, and let the accident happen that the test wants; a file says that it began."""
+    """Sleep for some blocks, and cause the requested accident; a file says that this has begun."""
     accidents = Path(os.environ["SLOWLY_ACCIDENTS"])
     (accidents / "begun").touch()
     suffered.extend([None] * blocks)
@@ -74,14 +74,14 @@ def suffer(blocks):
 
 
 def is_let_go(accidents):
-    """Return whether an accident is laid, or a signal has asked this process to stop."""
+    """Return whether an accident is requested, or a signal has requested that this process stop."""
     handler = signal.getsignal(signal.SIGTERM)  # a method of the request to stop
     asked = getattr(getattr(handler, "__self__", None), "requested", False)
     return asked or any(path.name not in ("begun", "hold") for path in accidents.iterdir())
 
 
 def happens(accident, *, once):
-    """Whether a file of that name is there; it is removed if it is for one time."""
+    """Return whether there is a file of this name; remove it if the accident happens once."""
     path = Path(os.environ["SLOWLY_ACCIDENTS"]) / accident
     if path.exists():
         if once:

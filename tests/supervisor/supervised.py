@@ -27,11 +27,12 @@ RECIPE = "merge_method: slowly\nmodels: [{model: math}, {model: code}]\n"
 
 @dataclass
 class Supervised:
-    """One merge in a folder of its own.
+    """A merge in a folder of its own.
 
     Args:
-        folder: for recipe, output, ledger and accidents.
-        models: where the recipe's models lie.
+        folder: the folder of recipe, output, ledger and accidents.
+        models: the folder of the recipe's models.
+        environment: further variables of the process.
     """
 
     folder: Path
@@ -53,7 +54,7 @@ class Supervised:
 
     @property
     def options(self) -> dict[str, Any]:
-        """Of `subprocess`."""
+        """The arguments for `subprocess`."""
         environment = {"SLOWLY_ACCIDENTS": str(self.accidents), "RESUMERGE_METHODS": str(SLOWLY)}
         return {
             "cwd": self.models,
@@ -66,16 +67,16 @@ class Supervised:
         return subprocess.Popen([*self.command, *words], text=True, **self.options)
 
     def end(self, process: subprocess.Popen[str]) -> tuple[str, str]:
-        """Wait for the end of a merge, which is slow no longer; stdout and stderr."""
+        """Let a merge end without delays; return its stdout and stderr."""
         (self.accidents / "hurry").touch()
         return process.communicate()
 
     def go_on(self) -> None:
-        """Have no process wait any more."""
+        """Remove the hold, so that no process waits any more."""
         (self.accidents / "hold").unlink(missing_ok=True)
 
     def resume(self) -> None:
-        """`resumerge resume`, as fast as it can, to its end."""
+        """Run `resumerge resume` without delays, to its end."""
         self.go_on()
         words = ["resume", str(self.out), "--state-dir", str(self.state)]
         options = {**self.options, "env": {**self.options["env"], "SLOWLY_SECONDS": "0"}}
@@ -83,34 +84,34 @@ class Supervised:
         assert done.returncode == 0, done.stderr
 
     def wait_until_committed(self, process: subprocess.Popen[str], blocks: int = 1) -> int:
-        """Wait until so many blocks are committed; the pid of the worker."""
+        """Wait until this number of blocks is committed; return the pid of the worker."""
         wait_until(lambda: self.committed() >= blocks, process)
         (worker,) = psutil.Process(process.pid).children()
         return worker.pid
 
     def committed(self) -> int:
-        """Blocks that are committed."""
+        """Return the number of committed blocks."""
         rows = self.rows("SELECT coalesce(sum(committed_blocks), 0) AS n FROM units")
         return int(rows[0]["n"]) if rows else 0
 
     def rows(self, sql: str) -> list[dict[str, Any]]:
-        """Of the ledger; none where there is no run yet."""
+        """Return the rows that a query finds in the ledger; none if there is no run yet."""
         runs = RunStore(self.state).runs()
         if not runs:
             return []
         return query(runs[-1] / LEDGER_FILE, sql)
 
     def outcomes(self) -> list[str | None]:
-        """Of all attempts, in order."""
+        """Return the outcomes of all attempts, in order."""
         return [row["outcome"] for row in self.rows("SELECT outcome FROM attempts ORDER BY n")]
 
     def events(self, kind: str) -> list[dict[str, Any]]:
-        """What the events of a kind say."""
+        """Return the data of the events of a kind."""
         rows = self.rows("SELECT kind, data FROM events ORDER BY id")
         return [json.loads(row["data"]) for row in rows if row["kind"] == kind]
 
     def files(self) -> dict[str, bytes]:
-        """Every file of the output but its card, which names torch where that computes."""
+        """Return the files of the output without the card, which names torch if torch computed."""
         return {
             str(path.relative_to(self.out)): path.read_bytes()
             for path in sorted(self.out.rglob("*"))
@@ -119,7 +120,7 @@ class Supervised:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs or could."""
+    """Return whether a process exists and is no zombie."""
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

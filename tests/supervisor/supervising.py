@@ -1,8 +1,9 @@
-"""Supervises workers that a test describes, and says what happens: `supervising.py PROGRAM STALL`.
+"""A program that supervises the workers of a test and prints what happens.
 
-The program defines ``work(pipe, spec, number)``, which runs in the worker number 1, 2, …. It may
-change `supervisor`; ``committed`` is what the ledger has after each death. The supervisor's time
-passes where the program says so: see `clock`.
+It is called as `supervising.py PROGRAM STALL`. The program defines ``work(pipe, spec, number)``,
+which runs in the worker number 1, 2, …. It may change `supervisor`; ``committed`` lists the number
+of committed blocks after each death. The supervisor's time passes only as the program says: see
+`clock`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from resumerge.supervisor.worker_exit import WorkerExit
 
 
 def say(what: str, **facts: Any) -> None:
-    """A line that comes whole, whoever else writes."""
+    """Print a line whole, even if other processes print at the same time."""
     os.write(1, json.dumps({"what": what, "at": CLOCK.now, **facts}).encode() + b"\n")
 
 

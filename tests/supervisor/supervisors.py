@@ -51,8 +51,8 @@ class Supervising:
     """A supervisor in a process of its own.
 
     Args:
-        program: defines `work`; see `supervising`.
-        stall: seconds.
+        program: code that defines `work`; see `supervising`.
+        stall: the stall timeout in seconds; 0 for none.
     """
 
     def __init__(self, program: str, stall: float = 0.0) -> None:
@@ -61,7 +61,7 @@ class Supervising:
         self._said: Said = []
 
     def wait_for(self, what: str, number: int = 1) -> dict[str, Any]:
-        """Return the message that is said for the `number`-th time, once it is."""
+        """Return the `number`-th message of a kind, once it is printed."""
         while len(found := self.of(what)) < number:
             self._read()
         return found[number - 1]
@@ -73,7 +73,7 @@ class Supervising:
         self._said.append(json.loads(line))
 
     def goes_on(self, what: str, number: int) -> bool:
-        """Wait until something was said so many times; False where the worker was stopped first."""
+        """Wait for the `number`-th such message; return False if the worker is stopped first."""
         while len(self.of(what)) < number and not self.of("stopped"):
             self._read()
         return len(self.of(what)) >= number
@@ -90,7 +90,7 @@ class Supervising:
         self.send(*signums)
 
     def end(self) -> Said:
-        """Everything that is said, to the end, but that a worker is alive."""
+        """Wait for the end, and return all messages but those of living workers."""
         self.wait_for("ended")
         assert self.process.wait() == 0
         return [said for said in self._said if said["what"] != "alive"]

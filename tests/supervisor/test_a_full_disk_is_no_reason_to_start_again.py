@@ -1,4 +1,4 @@
-"""Promise: a worker that ends by itself is believed: a full disk stops the run, resumably."""
+"""Promise: a full disk stops the run, resumably: no worker follows one that ends by itself."""
 
 from __future__ import annotations
 

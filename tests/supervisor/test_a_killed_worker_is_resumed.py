@@ -1,4 +1,4 @@
-"""Promise: a worker that dies or stands still is started again, and the ledger says why it died."""
+"""Promise: a worker that dies or stalls is started again; the ledger has the cause of its death."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_starting_over_is_not_done_twice(merge: Supervised, reference: dict[str,
 
 @pytest.mark.cold_start
 def test_the_supervisor_is_small(merge: Supervised) -> None:
-    """Its worker has torch, which the method imports."""
+    """The worker has torch, which the method imports; the supervisor has not."""
     hold = merge.folder / "hold"
     hold.write_text("20")  # of 52, twice: after two batches
     merge.environment.update(slow_average.VARIABLES)

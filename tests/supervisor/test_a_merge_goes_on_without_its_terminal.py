@@ -1,4 +1,4 @@
-"""Promise: with --detach a merge goes on when the terminal closes, and tells what came of it."""
+"""Promise: with --detach a merge continues when the terminal closes, and reports its outcome."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from resumerge.ledger.run_store import RunStore
 
 
 def detach(merge: Supervised, *words: str) -> tuple[dict[str, object], str]:
-    """What `--detach --json` tells, and what it prints for people."""
+    """Run a merge with `--detach --json`; return its document and its text for people."""
     process = merge.start("--detach", "--json", *words)
     stdout, stderr = process.communicate()
     assert process.returncode == 0, stderr

@@ -1,4 +1,4 @@
-"""Promise: a run that has begun waits for memory, and stops resumable where none comes."""
+"""Promise: a run that has begun waits for memory, and stops resumably if no memory becomes free."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def group() -> Iterator[TestCgroup]:
 
 @pytest.fixture(autouse=True)
 def with_torch(merge: Supervised) -> None:
-    """What takes the memory."""
+    """Make the method compute with torch, which takes the memory."""
     merge.environment["SLOWLY_WITH_TORCH"] = "1"
 
 
 @pytest.fixture
 def stopped(merge: Supervised) -> Supervised:
-    """A merge that was stopped in the middle."""
+    """Start a merge, and stop it in the middle."""
     process = merge.start()
     merge.wait_until_committed(process)
     process.send_signal(signal.SIGTERM)
@@ -115,7 +115,7 @@ def test_a_limit_that_is_too_small_is_not_laid_to_the_budget(
 
 
 def _until(said: str, process: subprocess.Popen[str]) -> Iterator[str]:
-    """What a process says on stderr, up to the line with some words."""
+    """Yield the lines of a process's stderr, up to the first line with a text."""
     assert process.stderr is not None
     for line in process.stderr:
         yield line

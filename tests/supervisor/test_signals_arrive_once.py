@@ -1,4 +1,4 @@
-"""Promise: Ctrl-C and SIGTERM reach the worker once; who dies takes the other along, resumably."""
+"""Promise: a signal reaches the worker once; worker and supervisor end together, resumably."""
 
 from __future__ import annotations
 
@@ -43,9 +43,10 @@ def test_a_signal_to_the_supervisor(
 
 
 def test_ctrl_c_in_a_terminal(merge: Supervised, reference: dict[str, bytes]) -> None:
-    """The terminal sends it to the whole group, and a second one would cut the commit off.
+    """The worker gets the terminal's SIGINT once: a second one would interrupt the commit.
 
-    It stops other groups that print (`stty tostop`), of which the worker's is one.
+    The terminal sends it to the supervisor's whole group, and stops other groups that print (`stty
+    tostop`); the worker's is one of these.
     """
     pid, terminal = pty.fork()
     if pid == 0:
@@ -83,7 +84,7 @@ def test_ctrl_c_in_a_terminal(merge: Supervised, reference: dict[str, bytes]) ->
 def test_the_terminal_is_closed(
     merge: Supervised, reference: dict[str, bytes], more: list[str]
 ) -> None:
-    """The kernel sends SIGHUP, a shell sends it again, and nothing can be printed any more."""
+    """The kernel sends SIGHUP, a shell sends it again, and further output fails."""
     command = [*merge.command, *more]
     pid, terminal = in_a_terminal(command, merge.models, merge.options["env"])
     wait_until(merge.committed)
@@ -110,7 +111,7 @@ def test_nohup_is_respected(merge: Supervised, reference: dict[str, bytes]) -> N
 
 
 def test_a_signal_to_the_group_and_to_the_process(merge: Supervised) -> None:
-    """As `timeout` and process managers send it."""
+    """`timeout` and process managers send a signal to both."""
     process = subprocess.Popen(merge.command, text=True, start_new_session=True, **merge.options)
     merge.wait_until_committed(process)
     process.send_signal(signal.SIGTERM)
@@ -121,7 +122,7 @@ def test_a_signal_to_the_group_and_to_the_process(merge: Supervised) -> None:
 
 
 def has_taken(pid: int, signum: int) -> bool:
-    """Return whether a process that sleeps again has no such signal to take."""
+    """Return whether a process sleeps and has no pending signal of this kind."""
     status = Path(f"/proc/{pid}/status").read_text()
     facts = dict(line.split(":", 1) for line in status.splitlines())
     return facts["State"].strip().startswith("S") and not int(facts["ShdPnd"], 16) >> signum - 1 & 1

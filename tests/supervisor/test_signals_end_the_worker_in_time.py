@@ -48,7 +48,7 @@ def test_the_same_signal_soon_after_is_the_same(supervise: Supervise, signum: in
 def test_another_signal_soon_after_is_the_second(
     supervise: Supervise, signums: tuple[int, int]
 ) -> None:
-    """Ctrl-C, and a process manager that ends everything."""
+    """A process manager may end all processes soon after Ctrl-C."""
     supervising = supervise("supervisor.SAME_SECONDS = 60\n" + COUNTS)
     supervising.send_after("listens", signums[0])
     supervising.send_after("later", signums[1])  # no time of the first one counts for it
@@ -149,7 +149,7 @@ def test_a_signal_in_a_pause_ends_it(supervise: Supervise) -> None:
 
 @pytest.mark.parametrize(("before", "times"), [("SIG_DFL", 1), ("SIG_IGN", 0)])
 def test_ctrl_z_is_ignored_where_it_was(supervise: Supervise, before: str, times: int) -> None:
-    """As by a shell without job control, which would never continue what stops."""
+    """A shell without job control ignores SIGTSTP: it would never continue a stopped process."""
     supervising = supervise(f"""
         signal.signal(signal.SIGTSTP, signal.{before})
         supervisor.Supervisor._suspend = lambda self, worker: say("suspended")

@@ -1,4 +1,4 @@
-"""Promise: how a worker ended, and what is committed, decide what follows."""
+"""Promise: the end of a worker, and the blocks that are committed, decide what follows."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_later_worker_that_is_refused_leaves_a_run_that_can_be_resumed(
 
 
 def test_the_next_worker_resumes_the_run_that_is_known(supervise: Supervise) -> None:
-    """Also where the worker after it died before it said which run it resumes."""
+    """The run stays known if a later worker dies before it reports its run."""
     supervising = supervise("""
         committed += [0, 0]
         def work(pipe, spec, number):
@@ -103,7 +103,7 @@ def test_the_cause_of_a_death_is_its_signal(supervise: Supervise, signum: int, c
 def test_after_a_kill_for_want_of_memory_the_budget_is_half_of_what_it_had(
     supervise: Supervise,
 ) -> None:
-    """But what one thread needs; and what it had, if that is less."""
+    """The budget stays at least what one thread needs, or what the worker had, if that is less."""
     supervising = supervise("""
         OOM += [True, True, False, True, False]
         committed += [0, 0, 1, 2]
@@ -272,7 +272,7 @@ def test_a_worker_that_raises_ends_with_1(supervise: Supervise) -> None:
 
 
 def test_what_was_printed_before_is_printed_once(supervise: Supervise) -> None:
-    """A fork copies what waits in a buffer; each process would print it at its end."""
+    """A fork copies the buffer of stdout, and each process would print it at its end."""
     supervising = supervise("""
         import sys
         sys.stdout = open(1, "w", closefd=False)  # with a buffer, whatever the environment says
@@ -291,7 +291,7 @@ def test_what_was_printed_before_is_printed_once(supervise: Supervise) -> None:
     reason="the system allows no process more than 1,200 open files",
 )
 def test_a_process_with_many_open_files_supervises_too(supervise: Supervise) -> None:
-    """`select` takes descriptors below 1,024 only; a notebook's process may have more."""
+    """`select` supports only descriptors below 1,024; a notebook's process may have more."""
     supervising = supervise("""
         import resource
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]

@@ -1,4 +1,4 @@
-"""Promise: the advice after a stall fits what the worker was doing."""
+"""Promise: the advice after a stall fits the worker's last work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Promise: what a worker tells arrives whole and never blocks it; its death is in the ledger."""
+"""Promise: a worker's messages arrive whole and never block it; its death is in the ledger."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_the_end_of_the_pipe_is_seen(ends: Ends) -> None:
 
 
 class Clock:
-    """The time of the pipe, in whole seconds."""
+    """The clock of the pipe, in whole seconds."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000
@@ -220,7 +220,7 @@ def test_a_death_in_words(death: WorkerExit, event: str, facts: object, text: st
 
 @pytest.fixture(scope="module")
 def merged(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The ledger of a finished run."""
+    """Finish a run, and return its ledger."""
     folder = tmp_path_factory.mktemp("merged")
     write_family(folder / "models", {**LLAMA, "num_hidden_layers": 1})
     recipe = "merge_method: passthrough\nmodels: [{model: math}]\n"
@@ -231,7 +231,7 @@ def merged(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def ledger(merged: Path, tmp_path: Path) -> Path:
-    """The ledger of a run whose worker, of pid 7, is dead; that of pid 8 ended before."""
+    """Return a ledger with an ended attempt of the pid 8, and then one of the dead worker 7."""
     path = Path(shutil.copy(merged, tmp_path))
     with closing(Ledger(path)) as opened:
         for pid in (8, 7):
