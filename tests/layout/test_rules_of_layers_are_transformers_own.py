@@ -1,7 +1,7 @@
 """Promise: what a config leaves to its class is derived as the installed transformers derives it.
 
-All configuration classes of transformers are asked, with several numbers of layers. A class that
-derives something of its layers which no rule here knows fails the test with its name.
+All configuration classes of transformers are built with several numbers of layers. If a class
+derives a value from its layers without a rule here, the test fails with the name of the class.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def classes() -> list[type[PreTrainedConfig]]:
 
 
 def built(cls: type[PreTrainedConfig], **options: Any) -> PreTrainedConfig | None:
-    """The class with these options; None if it refuses them."""
+    """Return a config of a class with these options; None if the class refuses them."""
     logging.disable(logging.CRITICAL)
     try:
         return cls(**options)
@@ -66,7 +66,7 @@ def built(cls: type[PreTrainedConfig], **options: Any) -> PreTrainedConfig | Non
 
 
 def written(config: PreTrainedConfig) -> dict[str, Any]:
-    """config.json."""
+    """Return a config as config.json has it."""
     return dict(json.loads(json.dumps(config.to_dict(), default=str)))
 
 
@@ -77,7 +77,7 @@ def counted(cls: type[PreTrainedConfig]) -> str | None:
 
 
 def cases(rule: Rule, values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Options for a comparison: the defaults, and each number that the rule reads varied."""
+    """Yield options to compare: the defaults, and each number that the rule reads varied."""
     yield {}
     for key in rule.keys:
         if type(values.get(key)) is int or key in ("sliding_window_pattern", "moe_layer_freq"):

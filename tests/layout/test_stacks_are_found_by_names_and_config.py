@@ -12,7 +12,7 @@ from resumerge.layout.counts import layer_counts
 
 
 def named(**stacks: int) -> list[str]:
-    """Two tensors for each layer of each stack; ``__`` stands for a point."""
+    """Return the names of two tensors for each layer of each stack; ``__`` stands for a point."""
     return [
         f"{stack.replace('__', '.')}.{i}.{end}"
         for stack, count in stacks.items()

@@ -1,5 +1,5 @@
-"""Of models as transformers builds them, the tensors that grow with the vocabulary are found, by
-names, shapes and neighbours; of those that are not it is known that they are not.
+"""The tensors of a model of transformers that grow with the vocabulary are found by names, shapes
+and neighbours; those that are not found are reported as undecided.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ Shapes = dict[str, tuple[int, ...]]
 
 
 def built(name: str, tokens: int) -> tuple[Any, Shapes, set[str]]:
-    """Config, shapes and tied tensors of a model without memory, of a few layers."""
+    """Return the config, the shapes and the tied tensors of a model on the meta device."""
     kind = getattr(transformers, name)
     config = kind.config_class()
     for key in {"vocab_size", "decoder_vocab_size"} & config.to_dict().keys():
@@ -65,10 +65,11 @@ def built(name: str, tokens: int) -> tuple[Any, Shapes, set[str]]:
 
 
 def inferred(facts: dict[str, Any], shapes: Shapes, whole: str = "") -> VocabularyTensors:
-    """What is found of a model.
+    """Return the tensors of tokens that are found in a model.
 
     Args:
-        facts: its config.json.
+        facts: the model's config.json.
+        shapes: the shapes of its tensors.
         whole: the name of a tensor of whole numbers.
     """
     tensors = {
@@ -121,7 +122,7 @@ def test_where_layers_are_as_wide_as_the_vocabulary_only_names_tell() -> None:
 
 
 def test_a_table_of_whole_numbers_inside_the_layers_is_undecided() -> None:
-    """Such as which expert a token goes to."""
+    """The table may name, for example, the expert of each token."""
     name = "model.layers.1.gate.experts_of_tokens"
     shapes = {"model.embed_tokens.weight": (70, 64), "model.layers.0.mlp.weight": (64, 64)}
     shapes |= {"model.layers.1.mlp.weight": (64, 64), name: (70, 6)}

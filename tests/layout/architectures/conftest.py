@@ -16,7 +16,7 @@ __all__ = ["tmp_path"]
 
 @pytest.fixture(scope="session", autouse=True)
 def one_thread() -> Iterator[None]:
-    """Tiny models are slower on several threads than on one."""
+    """Limit torch to one thread: tiny models are slower on several."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     transformers.logging.set_verbosity_error()
@@ -27,7 +27,7 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def family(workplace: Path) -> Callable[[str], Path]:
-    """Gives an architecture's folder of `base` and two variants of it, `math` and `code`."""
+    """Return a function that makes an architecture's `base` and two variants, `math` and `code`."""
     root = workplace / "architectures"
 
     def made(name: str) -> Path:

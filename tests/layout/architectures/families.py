@@ -1,4 +1,4 @@
-"""More families of models that see or hear, and vision models: what adapters are tried on."""
+"""More multimodal models, and vision models, for tests of adapters."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ VOX = {
 
 
 def _speaking(prefix: str, **options: Any) -> Architecture:
-    """A model that answers in words; it is fed words alone."""
+    """Return a model that generates text, and whose input here is text alone."""
     classes = f"{prefix}ForConditionalGeneration", f"{prefix}Config"
     return Architecture(*classes, options, {"input_ids": TOKENS}, stack=None)
 

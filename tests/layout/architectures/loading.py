@@ -12,7 +12,7 @@ from zoo import ARCHITECTURES
 
 
 def loaded(name: str, folder: Path) -> Any:
-    """The model, after making sure that transformers found every tensor and no other."""
+    """Load a model, and check that transformers finds every tensor and no other."""
     model, info = getattr(transformers, ARCHITECTURES[name].model).from_pretrained(
         folder, output_loading_info=True
     )
@@ -22,7 +22,7 @@ def loaded(name: str, folder: Path) -> Any:
 
 
 def output(name: str, model: Any) -> Tensor:
-    """What a forward pass gives; every number finite."""
+    """Return the output of a forward pass, and check that every number is finite."""
     with torch.no_grad():
         found: Tensor = model(**ARCHITECTURES[name].feed)[0]
     assert found.isfinite().all()

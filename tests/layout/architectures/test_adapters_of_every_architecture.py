@@ -85,7 +85,7 @@ def logits(model: Any, feed: dict[str, Any]) -> torch.Tensor:
 def test_the_logits_are_those_of_peft_unmerged(
     name: str, kind: str, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    """``--junitxml FILE`` has the largest difference of each."""
+    """``--junitxml FILE`` records the largest difference of each pair."""
     architecture = EVERY[name]
     feed = dict(architecture.feed)
     base = architecture.build(seed=0)

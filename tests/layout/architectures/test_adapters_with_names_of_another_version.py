@@ -24,7 +24,7 @@ RENAMED += ["vit", "dinov2", "deit", "beit"]
 
 
 def content(tensor: Tensor) -> tuple[tuple[int, ...], float]:
-    """What tells the tensors of a model of random numbers from each other."""
+    """Return the shape and the sum, which identify a tensor of random numbers."""
     return tuple(tensor.shape), tensor.double().sum().item()
 
 

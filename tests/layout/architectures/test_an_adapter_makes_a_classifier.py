@@ -29,7 +29,7 @@ CLASSIFIERS: dict[str, tuple[str, str, int]] = {
 
 
 def write(folder: Path, name: str) -> Any:
-    """A language model, and a classifier's adapter; the logits that peft gives."""
+    """Write a language model and a classifier's adapter; return the logits that peft computes."""
     model, task, labels = CLASSIFIERS[name]
     base = ARCHITECTURES[name].build(seed=0)
     base.config.pad_token_id = 0

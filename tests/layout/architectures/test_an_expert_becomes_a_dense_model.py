@@ -36,7 +36,7 @@ FAMILIES = {
 
 @pytest.fixture(scope="module")
 def mixture(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """Gives a mixture of a family in one of the layouts, whose experts are copies of one."""
+    """Return a function that makes a family's mixture of copies of one expert, in a layout."""
     root = tmp_path_factory.mktemp("mixtures")
 
     def made(name: str, *, packed: bool) -> Path:
@@ -57,7 +57,7 @@ def mixture(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
 
 def opened(folder: Path, architecture: str) -> Any:
-    """The model, with every tensor found and no other."""
+    """Load a model, and check that transformers finds every tensor and no other."""
     model, info = transformers.AutoModelForCausalLM.from_pretrained(
         folder, output_loading_info=True
     )
@@ -91,7 +91,7 @@ MADE_FROM = {
 
 @pytest.mark.parametrize("kind", MADE_FROM)
 def test_of_a_mixture_made_from_dense_models_it_gives_them_back(kind: str, tmp_path: Path) -> None:
-    """As mergekit-moe makes them: the first model's layers, with the MLPs of all."""
+    """mergekit-moe makes such mixtures: the first model's layers, with the MLPs of all models."""
     architecture, config, block, projections = MADE_FROM[kind]
     models = []
     for seed in range(3):
@@ -206,7 +206,7 @@ def without(pattern: str) -> Change:
 
 
 def both(tensors: Tensors) -> None:
-    """Experts that are apart, and one layer of them packed beside it."""
+    """Add the experts of the first layer once more, packed."""
     for kind in ("down_proj", "up_proj", "gate_proj"):
         parts = [tensors[f"model.layers.0.mlp.experts.{n}.{kind}.weight"] for n in range(4)]
         tensors[f"model.layers.0.mlp.experts.{kind}"] = torch.stack(parts)
@@ -256,7 +256,7 @@ KEYS += ("num_key_value_heads", "hidden_act", "tie_word_embeddings", "attention_
 def test_what_its_config_does_not_say_stays_as_it_is(
     name: str, mixture: Callable[..., Path], tmp_path: Path
 ) -> None:
-    """The dense architecture has other defaults."""
+    """The defaults of the dense architecture differ from those of the mixture."""
     folder = shutil.copytree(mixture(name, packed=True), tmp_path / "model")
     config = json.loads((folder / "config.json").read_text())
     for key in ("rms_norm_eps", "rope_parameters", "sliding_window", "max_position_embeddings"):

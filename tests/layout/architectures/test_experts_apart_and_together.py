@@ -78,7 +78,7 @@ ELEMENTWISE = ["filters"]
 
 
 def packed(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """As transformers has them once they are loaded."""
+    """Return the tensors as transformers has them after loading."""
     found, groups = {}, defaultdict[str, dict[tuple[int, int], Tensor]](dict)
     for name, tensor in tensors.items():
         plain = name.replace("block_sparse_moe", "mlp")
@@ -103,14 +103,15 @@ SHORT = [
 
 
 def of(name: str, recipe: str) -> str:
-    """A recipe for one of the families of models."""
+    """Return a recipe for one of the families of models."""
     return RECIPES[recipe].replace("model: ", f"model: {name}/")
 
 
 @pytest.fixture(scope="module")
 def mixtures(family: Family, tmp_path_factory: pytest.TempPathFactory, soak: bool) -> Path:
-    """`base`, `math` and `code` of both families, whose experts changed by unequal amounts, and
-    what mergekit makes of the recipes.
+    """Make both families, whose experts changed by unequal amounts, and mergekit's outputs.
+
+    Each family has `base`, `math` and `code`. The outputs exist only if mergekit is installed.
     """
     root = tmp_path_factory.mktemp("mixtures")
     for name in MODELS:
@@ -209,7 +210,7 @@ slices:
 
 
 def test_filters_see_the_packed_tensor(family: Family, tmp_path: Path) -> None:
-    """One expert or one of the two fused projections cannot be told apart in it."""
+    """A filter cannot match one expert, or one of two fused projections, in a packed tensor."""
     text = "merge_method: passthrough\nmodels: [{{model: math, parameters: {{scale: {0}}}}}]\n"
     scales = "[{filter: experts.0., value: 2}, {filter: w1, value: 3}, {value: 1}]"
     math = tensors_of(family("mixtral") / "math")

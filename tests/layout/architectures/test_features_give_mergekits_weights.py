@@ -177,7 +177,7 @@ TIED = {
 
 @pytest.fixture(scope="module")
 def theirs(family: Callable[[str], Path]) -> Path:
-    """The folder of all the models with what mergekit makes of them."""
+    """Run mergekit on every case; return the folder of all models and its outputs."""
     for name in {case.partition("-")[0] for case in CASES}:
         root = family(name).parent
     run_mergekit(root, CASES)

@@ -26,7 +26,7 @@ models:
 
 
 def renamed(folder: Path, to: Path, before: str, after: str) -> Path:
-    """A copy of a model whose tensors' names begin otherwise."""
+    """Write a copy of a model whose tensors' names have another prefix."""
     shutil.copytree(folder, to)
     tensors = load_file(folder / "model.safetensors")
     save_file(

@@ -77,7 +77,7 @@ def test_renames_of_one_architecture_touch_no_other() -> None:
 
 
 def scaled(models: Path, filter_: str, tmp_path: Path) -> set[str]:
-    """The tensors of `math` that a filter matches."""
+    """Return the tensors of `math` that a filter matches."""
     recipe = (
         "merge_method: passthrough\nmodels: [{model: math, parameters: "
         f"{{scale: [{{filter: {filter_}, value: 2}}, {{value: 1}}]}}}}]\n"
@@ -125,7 +125,7 @@ def test_mixtrals_experts(family: Family, tmp_path: Path) -> None:
 
 
 def test_layers_that_are_stacked_are_known_too(family: Family, tmp_path: Path) -> None:
-    """A parameter of the whole merge is matched with names of the output."""
+    """The filters of a parameter of the whole merge match names of the output."""
     recipe = """
 merge_method: task_arithmetic
 slices:

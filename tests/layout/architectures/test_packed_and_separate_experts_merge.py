@@ -40,7 +40,7 @@ models:
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Gives the folder of a family's `base`, `math` and `code`, each in both layouts."""
+    """Return a function that makes a family's `base`, `math` and `code`, each in both layouts."""
     root = tmp_path_factory.mktemp("layouts")
 
     def made(name: str) -> Path:
@@ -117,7 +117,7 @@ SCALES = {
 def test_filters_and_slices_see_experts_in_packed_tensors(
     chosen: str, saved: Callable[[str], Path], tmp_path: Path, soak: bool
 ) -> None:
-    """With --soak in every pair of layouts; else where the two differ."""
+    """The pairs of equal layouts are tested only with --soak."""
     models, opened = saved("mixtral"), []
     pairs = itertools.product(LAYOUTS, repeat=2) if soak else (LAYOUTS, LAYOUTS[::-1])
     for math, code in pairs:
@@ -199,7 +199,7 @@ OF_EXPERTS = ("gate_up_proj", "gate_up_proj_bias", "down_proj", "down_proj_bias"
 def test_experts_of_gpt_oss_are_merged_one_by_one_or_together(
     saved: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    """Their gates and ups are interleaved, their matrices transposed, and they have biases."""
+    """gpt-oss has gates and ups interleaved, transposed matrices, and biases of experts."""
     models, found = saved("gpt_oss"), {}
     for more in (APART, TOGETHER):
         out = merge(models, text("ties", *LAYOUTS, "packed", more), tmp_path / f"out{len(more)}")
@@ -219,7 +219,7 @@ def test_experts_of_gpt_oss_are_merged_one_by_one_or_together(
 
 
 def test_gpt_oss_has_one_layout(saved: Callable[[str], Path]) -> None:
-    """transformers converts no names of it: asked for the published ones, it saves the same."""
+    """transformers has no published names for gpt-oss: both formats have the same tensors."""
     published, packed = (tensors_of(saved("gpt_oss") / f"base-{layout}") for layout in LAYOUTS)
     assert_equal(published, packed)
     experts = "model.layers.0.mlp.experts."
@@ -227,13 +227,13 @@ def test_gpt_oss_has_one_layout(saved: Callable[[str], Path]) -> None:
 
 
 def single(head: str, kind: str, number: int, value: torch.Tensor) -> dict[str, torch.Tensor]:
-    """An expert's tensor, as the matrix of a linear layer or its bias."""
+    """Return an expert's tensor, as the matrix of a linear layer or its bias."""
     end = "bias" if value.dim() == 1 else "weight"
     return {f"{head}.{number}.{kind}.{end}": value.T if value.dim() == 2 else value}
 
 
 def projections(head: str, kind: str, number: int, value: torch.Tensor) -> dict[str, torch.Tensor]:
-    """The same, with gates and ups apart."""
+    """Return an expert's tensors, as `single` does, with gates and ups apart."""
     if kind == "down_proj":
         return single(head, kind, number, value)
     gates, ups = (value[..., start::2] for start in (0, 1))
@@ -241,7 +241,7 @@ def projections(head: str, kind: str, number: int, value: torch.Tensor) -> dict[
 
 
 def lists(head: str, kind: str, number: int, value: torch.Tensor) -> dict[str, torch.Tensor]:
-    """The same, in a list of linear layers for each kind, as programs that train it have them."""
+    """Return an expert's tensor in a list of linear layers for each kind, as trainers have it."""
     [(name, tensor)] = single(head, kind, number, value).items()
     return {name.replace(f"{number}.{kind}", f"{kind}s.{number}"): tensor}
 
@@ -292,7 +292,7 @@ def test_gpt_oss_without_biases_of_experts_is_told(
 
 
 def ties(*deltas: torch.Tensor) -> torch.Tensor:
-    """TIES of the task vectors with weights 0.6 and density 0.4."""
+    """Compute TIES of task vectors with the weights 0.6 and the density 0.4."""
     kept = [torch.where(delta.abs() >= threshold(delta), delta, 0) * 0.6 for delta in deltas]
     total = sum(kept)
     agree = [torch.where(delta.sign() == total.sign(), delta, 0) for delta in kept]
@@ -323,7 +323,7 @@ def test_what_a_person_should_know_is_noted_once(
 
 
 def test_what_would_be_lost_is_refused(saved: Callable[[str], Path], tmp_path: Path) -> None:
-    """Transposed packed matrices beside separate ones, and dtypes that one tensor cannot have."""
+    """Transposed packed matrices beside separate ones are refused."""
     models = tmp_path / "models"
     shutil.copytree(saved("qwen3_moe"), models)
     file = models / "math-packed" / "model.safetensors"
@@ -340,7 +340,7 @@ def test_what_would_be_lost_is_refused(saved: Callable[[str], Path], tmp_path: P
 def test_what_a_file_has_twice_is_refused(
     saved: Callable[[str], Path], tmp_path: Path, layout: str, place: str
 ) -> None:
-    """Experts packed, and apart with other values."""
+    """The file has the experts packed, and apart with other values."""
     models = tmp_path / "models"
     shutil.copytree(saved("qwen3_moe"), models)
     other = load_file(models / "code-published" / "model.safetensors")

@@ -32,7 +32,7 @@ ORDER = [*range(5), *range(4, 8)]
 
 
 def made(folder: Path, cls: str, config: Any, *without: str, **instead: Any) -> Any:
-    """A model of random weights, whose config.json lacks some keys."""
+    """Write a model of random weights whose config.json lacks some keys, and load it."""
     torch.manual_seed(1)
     model = getattr(transformers, cls)(config)
     with torch.no_grad():

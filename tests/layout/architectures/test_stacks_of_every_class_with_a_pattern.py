@@ -1,8 +1,8 @@
 """Promise: stacks of every class whose layers differ fit the class, each layer of its kind.
 
-Models are built by transformers on the meta device, with the sizes that their classes have by
-default: names and shapes, no numbers. The plan of a stack is compared with the model that
-transformers builds from the config.json that the stack gets.
+transformers builds the models on the meta device, with the default sizes of their classes: names
+and shapes, no numbers. The plan of a stack is compared with the model that transformers builds from
+the stack's config.json.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def config_of(model_type: str) -> Any:
 
 
 def built(config: Any) -> dict[str, torch.Tensor]:
-    """The tensors of a model of this config, each once where several names share it."""
+    """Return the tensors of a model of this config, each under one of its names."""
     causal = type(config) in MODEL_FOR_CAUSAL_LM_MAPPING
     with torch.device("meta"):
         model = (AutoModelForCausalLM if causal else AutoModel).from_config(config)
@@ -115,7 +115,7 @@ def source_of(tensors: dict[str, torch.Tensor], config: dict[str, Any]) -> Sourc
 
 
 def left_to_the_class(config: Any) -> dict[str, Any]:
-    """config.json without the lists that the class derives, unless they were given to it."""
+    """Return config.json without the lists that the class derives, unless in `OPTIONS`."""
     model_type = config.model_type
     given = OPTIONS.get(model_type, {})
     lists = {rule.name for rule in RULES[model_type]} - KEPT - given.keys()
@@ -128,7 +128,10 @@ def left_to_the_class(config: Any) -> dict[str, Any]:
 
 
 def models() -> list[str]:
-    """The types that transformers has a model for, by name: a list of classes imports them all."""
+    """Return the types that transformers has a model for.
+
+    The types come from lists of names, because a list of classes would import every model.
+    """
     own = MODEL_MAPPING_NAMES.keys() | MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.keys()
     return sorted(set(RULES) & own - set(UNBUILT.split()))
 

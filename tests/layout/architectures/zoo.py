@@ -1,6 +1,6 @@
-"""Tiny random models of many architectures, built by transformers: what is merged in these tests.
+"""Tiny random models of many architectures, built by transformers, which these tests merge.
 
-An entry says how to configure one, and what a forward pass of it is fed.
+An entry has a config's arguments, and those of a forward pass.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ IMAGE = torch.linspace(-1, 1, 3 * 8 * 8).reshape(1, 3, 8, 8)
 
 @dataclass(frozen=True)
 class Architecture:
-    """One architecture.
+    """An architecture in transformers.
 
     Args:
-        model: name of the class in transformers.
-        config: name of the config class.
-        options: what the config is given.
-        feed: what a forward pass takes.
-        stack: the main list of layers, as tensors on disk are named; None where there is none.
-        length: how many layers it has.
+        model: the name of the model's class.
+        config: the name of the config's class.
+        options: the arguments of the config.
+        feed: the arguments of a forward pass.
+        stack: the main list of layers, as tensors on disk are named; None if there is none.
+        length: the number of layers in that list.
     """
 
     model: str
@@ -53,7 +53,7 @@ class Architecture:
         return getattr(transformers, self.config)(**self.options)
 
     def build(self, seed: int) -> Any:
-        """A model with random weights, in evaluation mode; float32."""
+        """Build a model with random weights in float32, in evaluation mode."""
         torch.manual_seed(seed)
         model = getattr(transformers, self.model)(self.configured())
         return model.eval()
