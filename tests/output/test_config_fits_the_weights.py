@@ -28,7 +28,7 @@ def config_of(folder: Path) -> dict[str, Any]:
 
 
 def loads(folder: Path) -> Any:
-    """The model, after making sure that transformers found every tensor and no other."""
+    """Load a model, and check that transformers finds every tensor and no other."""
     model, info = AutoModelForCausalLM.from_pretrained(
         folder, dtype="auto", output_loading_info=True
     )
@@ -55,7 +55,7 @@ def test_the_dtype_is_written_under_the_key_that_is_there(key: str, tmp_path: Pa
 
 
 def test_text_that_only_json_can_hold_is_kept(tmp_path: Path) -> None:
-    """Half a surrogate pair has no bytes in UTF-8, letters of all alphabets have."""
+    """A lone surrogate has no encoding in UTF-8, and stays escaped; other letters do not."""
     write_family(tmp_path, {**LLAMA, "odd": "\ud800, é"})
     recipe = "merge_method: passthrough\nmodels: [{model: math}]\n"
     out = merge(tmp_path, recipe, tmp_path / "out")
@@ -68,7 +68,7 @@ SLIDING = ["full_attention", "full_attention", "sliding_attention", "sliding_att
 
 @pytest.fixture
 def qwens(tmp_path: Path) -> Path:
-    """Two Qwen2 models with tied embeddings and layers of two kinds, in a different order."""
+    """Write two Qwen2 models with tied embeddings and layers of two kinds, in different orders."""
     for seed, (name, types) in enumerate({"base": SLIDING, "code": SLIDING[::-1]}.items()):
         config = Qwen2Config(
             hidden_size=16,
@@ -207,7 +207,7 @@ ODD = {
 @pytest.mark.parametrize("name", ODD)
 @pytest.mark.parametrize("odd", ["base", "code"])
 def test_odd_values_in_a_config_do_not_stop_the_end(name: str, odd: str, tmp_path: Path) -> None:
-    """Or they are refused at the beginning."""
+    """Odd values are refused at the beginning, or the merge is finished."""
     config = {**LLAMA, "layer_types": SLIDING}
     write_family(tmp_path, config)
     (tmp_path / odd / "config.json").write_text(json.dumps({**config, **ODD[name]}))

@@ -47,7 +47,7 @@ KINDS = {
 
 @pytest.fixture(scope="module", params=KINDS)
 def kind(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """A folder with the pipelines `one` and `two`, their class, and their largest component."""
+    """Write the pipelines `one` and `two`; return their folder, class and largest component."""
     write, pipeline, largest = KINDS[request.param]
     folder = tmp_path_factory.mktemp(request.param)
     write(folder / "one", seed=1)
@@ -56,7 +56,7 @@ def kind(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def states(pipeline: Any, load: Callable[[], Any]) -> dict[str, dict[str, Tensor]]:
-    """The tensors of each component of a pipeline that diffusers loads."""
+    """Load a pipeline with diffusers, and return the tensors of each component."""
     loaded = load()
     assert isinstance(loaded, pipeline)
     return {
@@ -119,9 +119,9 @@ def test_a_single_file(kind: Any, tmp_path: Path) -> None:
 
 
 def test_a_whole_pipeline_in_one_file_under_its_original_names(tmp_path: Path) -> None:
-    """As interfaces for images read it, from a folder with other checkpoints.
+    """Interfaces for images read such a file, from a folder with other checkpoints.
 
-    Text encoders of this size are not found in a file by diffusers: they are given to it.
+    diffusers does not find text encoders of this size in a file: they are passed to it.
     """
     kind = diffusers.StableDiffusionXLPipeline
     checkpoints = tmp_path / "checkpoints"

@@ -1,4 +1,4 @@
-"""Promise: modules of sentence-transformers are merged like any part; how they differ is told."""
+"""Promise: modules of sentence-transformers are merged like any part; differences are reported."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def write(
     outputs: int = 4,
     pickled: bool = False,
 ) -> None:
-    """A model of sentence-transformers with random weights."""
+    """Write a model of sentence-transformers with random weights."""
     torch.manual_seed(seed)
     BertModel(TINY).save_pretrained(folder)
     types = [

@@ -1,4 +1,4 @@
-"""Promise: a config never says that plain weights are quantised, and what is left out is told."""
+"""Promise: a config never says that plain weights are quantised; what is left out is reported."""
 
 from __future__ import annotations
 

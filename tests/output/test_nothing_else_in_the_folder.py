@@ -1,4 +1,4 @@
-"""The output holds shards, an index where there are several, config, card, tokenizer; no more."""
+"""The output has shards, an index for several shards, config, card and tokenizer, and no more."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ OTHERS = {
 
 @pytest.fixture
 def models(tmp_path: Path) -> Path:
-    """The base has every kind of file beside its weights; the others have tokenizers of theirs."""
+    """Write a base with every kind of file beside its weights, and `math` with a tokenizer."""
     folder = write_family(tmp_path / "models")
     for name, text in {**COMPANIONS, **OTHERS}.items():
         path = folder / "base" / name

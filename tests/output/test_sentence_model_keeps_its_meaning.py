@@ -58,7 +58,7 @@ class Encoder:
 
 
 def finetune(pairs: list[tuple[str, str]], folder: Path) -> None:
-    """A few optimizer steps that bring the sentences of each pair together."""
+    """Train a model, in a few steps, to bring the sentences of each pair together."""
     torch.manual_seed(0)
     encoder = Encoder(BASE)
     optimizer = torch.optim.AdamW(encoder.model.parameters(), lr=5e-5)
@@ -82,7 +82,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def parents(models: Path) -> dict[str, list[float]]:
-    """The similarity of every pair, by each of the merged models."""
+    """Return the similarity of every pair, by each of the merged models."""
     return {name: measured(Encoder(models / name)) for name in ("base", "math", "code")}
 
 
@@ -124,7 +124,7 @@ def test_similarities_lie_between_those_of_the_parents(
 
 
 def test_each_fine_tune_learned_its_own_pairs(parents: dict[str, list[float]]) -> None:
-    """Else the test above would show nothing."""
+    """The test of similarities would prove little if the parents did not differ."""
     for index in (0, 1):
         assert parents["math"][index] > parents["base"][index] + 0.2
         assert parents["math"][index] > parents["code"][index] + 0.1
@@ -164,6 +164,6 @@ def test_layers_of_an_encoder_are_stacked(models: Path, tmp_path: Path) -> None:
 
 
 def nothing_is_amiss(info: dict[str, Any]) -> bool:
-    """No tensor is missing or of another shape; position_ids were dropped by transformers."""
+    """Return whether transformers found every tensor and no other, but for position_ids."""
     unexpected = set(info["unexpected_keys"]) - {"embeddings.position_ids"}
     return not (unexpected or info["missing_keys"] or info["mismatched_keys"])

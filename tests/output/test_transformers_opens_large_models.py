@@ -33,7 +33,7 @@ RECIPES = {
 def merged(
     request: pytest.FixtureRequest, large_llamas: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[str, Path]]:
-    """The method, and the folder of what it made; removed afterwards."""
+    """Yield a method and the folder of its output, which is removed afterwards."""
     recipe = f"merge_method: {request.param}\n{RECIPES[request.param]}\n"
     out = tmp_path_factory.mktemp("merged") / request.param
     yield request.param, merge(large_llamas, recipe, out, shard_size=100_000_000)

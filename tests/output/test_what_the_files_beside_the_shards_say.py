@@ -33,7 +33,7 @@ COPY = "merge_method: passthrough\nmodels: [{model: a}]\n"
 
 
 def of_dtypes(**bytes_of: tuple[int, int]) -> Plan:
-    """A model with some tensors of each dtype: how many, and elements of each."""
+    """Return the plan of a model with tensors of each dtype: their number, and the size of each."""
     others: list[Stored] = []
     for dtype, (count, numel) in bytes_of.items():
         others += [tensor(f"x.{dtype}.{number}", (numel,), dtype) for number in range(count)]
@@ -156,12 +156,12 @@ def test_the_index_names_the_shard_of_each_tensor() -> None:
 
 
 def files_of(found: Plan) -> dict[str, bytes | Path]:
-    """In their order."""
+    """Return the companions of a plan, in their order."""
     return dict(companions(found, "merged", MetadataCache(), {}))
 
 
 def test_config_comes_last_and_an_index_where_there_are_shards() -> None:
-    """Without config.json no loader takes the folder for a model."""
+    """No loader takes a folder without config.json for a model."""
     alone = ["mergekit_config.yml", "README.md", "config.json"]
     assert list(files_of(plan(COPY, llama("a")))) == alone
     several = files_of(plan(COPY, llama("a"), shard_size=200))
@@ -210,7 +210,7 @@ def vocabulary(tokens: str, facts: Mapping[str, Any] | None = None) -> Known:
 def united(
     host: str, reference: str | None = None, new: tuple[NewToken, ...] = (), **more: Any
 ) -> OutputVocabulary:
-    """The output's; the reference's own tokens differ if they are given."""
+    """Return the output's vocabulary; the reference has other tokens than the host if passed."""
     hosts = vocabulary(host, more.pop("facts", None))
     references = hosts if reference is None else vocabulary(reference)
     ids = {**hosts.ids, **{token.content: token.id for token in new}}
@@ -345,7 +345,7 @@ BESIDE = ["merges.txt", "tokenizer.json", "tokenizer_config.json", *TEMPLATES]
 
 
 def written_model(folder: Path, *names: str) -> Source:
-    """A model with these files, each of which says whose it is."""
+    """Write a model's files, each of which has the model's name."""
     for name in ("config.json", "generation_config.json", *names):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(json.dumps({"of": folder.name}))
@@ -360,7 +360,7 @@ def read_by(host: Source, reference: Source, new: tuple[NewToken, ...] = ()) -> 
 
 
 def owners(found: Plan) -> dict[str, Any]:
-    """The model that each file of a tokenizer is from, or what it says itself."""
+    """Return the model that each tokenizer file is copied from, or the content of a new file."""
     files = files_of(found)
     names = [n for n in files if "token" in n or "template" in n or n == "merges.txt"]
     return {
@@ -382,7 +382,7 @@ def test_every_chat_template_is_the_hosts(tmp_path: Path) -> None:
 
 
 def test_chat_templates_stay_beside_a_vocabulary_that_grows(tmp_path: Path) -> None:
-    """Other files of its tokenizer cannot be kept consistent with plain tokens."""
+    """Other files of the tokenizer cannot be kept consistent with plain tokens."""
     model = written_model(tmp_path / "a", *BESIDE)
     found = replace(plan(COPY, model), vocabulary=read_by(model, model, new=(PLAIN,)))
     whose = owners(found)

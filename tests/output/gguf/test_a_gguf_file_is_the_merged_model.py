@@ -153,7 +153,7 @@ def test_rows_that_are_no_whole_blocks_are_f16(tmp_path: Path) -> None:
 
 
 def test_tensors_of_any_size_are_aligned(tmp_path: Path) -> None:
-    """An odd bias, in a file that gguf-py and we read."""
+    """gguf-py and this program read a file with a bias of three elements."""
     write_checkpoint(tmp_path / "llama")
     folder = tmp_path / "llama"
     tensors = tensors_of(folder)

@@ -39,7 +39,7 @@ def test_transformers_makes_the_same_tokens_of_it(tmp_path: Path) -> None:
 
 
 def test_scores_join_pieces_as_merges_do(tmp_path: Path) -> None:
-    """Joining the two neighbours of the highest score, as llama.cpp does, is what merges do."""
+    """llama.cpp joins the two neighbours of the highest score, with the result of the merges."""
     from tokenizers import Tokenizer
 
     write_checkpoint(tmp_path / "model", "mistral")
@@ -208,7 +208,7 @@ def test_a_vocabulary_that_a_recipe_makes_is_written(tmp_path: Path) -> None:
 def test_a_name_does_not_change_how_text_is_split(
     name: str, file: str, expected: str, tmp_path: Path
 ) -> None:
-    """llama.cpp takes spaces after special tokens of models that are called Phi-3."""
+    """llama.cpp strips spaces after special tokens of models that are called Phi-3."""
     write_checkpoint(tmp_path / "model", name)
     values = metadata(merge(tmp_path, RECIPE, tmp_path / file))
     assert values["general.name"] == expected

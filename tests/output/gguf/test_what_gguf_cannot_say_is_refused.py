@@ -142,7 +142,7 @@ def test_without_a_tokenizer(tmp_path: Path) -> None:
 
 
 class Planned(Reporter):
-    """Keeps the notes of the plan."""
+    """A reporter that keeps the notes of the plan."""
 
     notes: tuple[str, ...] = ()
 
