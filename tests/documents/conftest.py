@@ -1,4 +1,4 @@
-"""One run that was killed, stopped by a signal and finished, for status to speak of."""
+"""One run that was killed, stopped by a signal and finished, for the tests of status."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ main()
 
 
 def merge_until(share: float, sent: signal.Signals, place: Path, *words: object) -> None:
-    """Work on a run until a signal comes, at a share of its bytes."""
+    """Work on a run until it sends itself a signal, at a share of its bytes."""
     code = STOPPED.format(share=share, number=int(sent))
     command = [sys.executable, "-c", code, *map(str, words), "--no-supervise"]
     subprocess.run(command, cwd=place, stderr=subprocess.DEVNULL)
@@ -44,7 +44,7 @@ def merge_until(share: float, sent: signal.Signals, place: Path, *words: object)
 
 @pytest.fixture(scope="session")
 def storied(tmp_path_factory: pytest.TempPathFactory, large_llamas: Path) -> Path:
-    """A folder whose `state` holds one finished run of three attempts."""
+    """Make a folder whose `state` holds one finished run of three attempts."""
     place = tmp_path_factory.mktemp("storied")
     for model in large_llamas.iterdir():
         (place / model.name).symlink_to(model)

@@ -17,7 +17,7 @@ class Element:
     children: list[Element] = field(default_factory=list)
 
     def all(self, name: str, class_: str | None = None) -> list[Element]:
-        """Elements of a name (and a class) below, in order."""
+        """Return the elements of a name (and a class) below this one, in order."""
         found = []
         for child in self.children:
             mine = child.attributes.get("class", "").split()
@@ -55,7 +55,7 @@ class _Reader(HTMLParser):
 
 
 def read_page(text: str) -> Element:
-    """The root of a page; every element must be closed in order."""
+    """Return the root of a page, and check that its elements are closed in order."""
     reader = _Reader()
     reader.feed(text)
     reader.close()
@@ -64,12 +64,12 @@ def read_page(text: str) -> Element:
 
 
 def drawing(page: Element, kind: str) -> Element:
-    """The first drawing of a kind."""
+    """Return the first drawing of a kind."""
     return page.all("svg", kind)[0]
 
 
 def drawn_values(svg: Element, kind: str = "line") -> list[tuple[float, float]]:
-    """(column, value) of every point of the lines of a drawing, in the ledger's unit."""
+    """Return (column, value) of every point of a drawing's lines, in the ledger's unit."""
     top = float(svg.attributes["data-top"])
     return [
         (float(x), top * (1 - float(y) / 100))

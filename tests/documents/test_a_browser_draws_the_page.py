@@ -102,7 +102,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def pixels(png: bytes) -> tuple[int, list[bytes]]:
-    """Width, and rows of RGB, of a picture as Chromium writes it: 8 bits, RGB or RGBA."""
+    """Return the width and the RGB rows of a picture of Chromium: 8 bits, RGB or RGBA."""
     width, height, depth, kind = struct.unpack(">IIBB", png[16:26])
     assert depth == 8
     size = {2: 3, 6: 4}[kind]
@@ -128,7 +128,7 @@ def pixels(png: bytes) -> tuple[int, list[bytes]]:
 
 
 def _guess(filter_: int, left: int, up: int, corner: int) -> int:
-    """What a row's filter adds, as the PNG specification says in section 9."""
+    """Return what a row's filter adds to a byte, by section 9 of the PNG specification."""
     if filter_ == 4:
         p = left + up - corner
         return min((left, up, corner), key=lambda v: abs(p - v))
@@ -152,7 +152,7 @@ def test_it_is_drawn(page: Path, width: int, scheme: str) -> None:
 
 
 def longest(rows: list[bytes], colour: tuple[float, ...]) -> int:
-    """Pixels of a colour that stand side by side, in the row that has the most."""
+    """Return the length in pixels of the longest line of a colour in any row."""
     found = 0
     for row in rows:
         here = 0
@@ -171,7 +171,7 @@ def test_nothing_in_it_runs(page: Path) -> None:
 
 
 def test_a_phone_shows_all_of_it(page: Path) -> None:
-    """Nothing is cut at the right, and details of events have the whole width."""
+    """The page is not wider than the phone, and details of events have nearly the whole width."""
     phone = page.with_name("phone.html")
     phone.write_text(ON_A_PHONE)
     drawn = browser(phone, "--allow-file-access-from-files", "--dump-dom")

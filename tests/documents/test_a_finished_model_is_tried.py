@@ -29,7 +29,7 @@ TEXT = "Once upon a time there was a sum. "
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with `base`, `a`, `b`, `c`, a text, and `out`, merged of two of them."""
+    """Make a folder with `base`, `a`, `b`, `c`, a text, and `out`, merged of `a` and `b`."""
     folder = write_dense(tmp_path_factory.mktemp("models"), CONFIGS["llama"], torch.float32)
     (folder / "text.txt").write_text(TEXT)
     recipe = {
@@ -51,7 +51,7 @@ def attempt(place: Path) -> Callable[..., dict[str, Any]]:
 
 
 def changed(place: Path, folder: Path, change: Callable[[dict[str, torch.Tensor]], Any]) -> Path:
-    """A copy of the merged model whose tensors are changed."""
+    """Write a copy of the merged model with changed tensors."""
     shutil.copytree(place / "out", folder)
     [file] = folder.glob("*.safetensors")
     tensors = load_file(file)
@@ -91,7 +91,7 @@ def test_every_token_of_a_long_text_is_predicted_once(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The windows are as long as the model allows, 64 tokens; each begins with a known one."""
+    """The windows have the model's largest length, 64 tokens; each begins with a known token."""
     monkeypatch.setattr(trial, "CHARACTERS", 150)
     (tmp_path / "long.txt").write_text(TEXT * 10)
     found = attempt(text=tmp_path / "long.txt")
@@ -132,7 +132,7 @@ def test_numbers_that_are_not_finite_are_told(
 def test_a_tensor_that_is_missing_is_named(
     place: Path, attempt: Callable[..., dict[str, Any]], tmp_path: Path
 ) -> None:
-    """transformers would compute with random numbers in its place."""
+    """transformers would compute with random numbers instead of the tensor."""
     name = "model.layers.1.mlp.up_proj.weight"
     found = attempt(changed(place, tmp_path / "out", lambda tensors: tensors.pop(name)))
     assert found["missing"] == [name]

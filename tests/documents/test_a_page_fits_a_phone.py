@@ -1,4 +1,4 @@
-"""Promise: a page fits the width of a phone, also where no browser can be asked."""
+"""Promise: a page fits the width of a phone; its elements and style show this without a browser."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STYLE = Path(resumerge.__file__).parent / "ui/html/templates/report.css"
 
 
 def tables(element: Element, classes: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
-    """The classes of what each table stands in."""
+    """Return, for each table, its classes and those of the elements around it."""
     found = []
     for child in element.children:
         here = (*classes, *child.attributes.get("class", "").split())

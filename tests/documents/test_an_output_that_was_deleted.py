@@ -1,4 +1,4 @@
-"""Promise: a model that was deleted is not told as done, nor a tensor at a time."""
+"""Promise: a deleted model is reported in one line, and not as done."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RECIPE = {"merge_method": "linear", "models": [{"model": "math", "parameters": {
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder where a model was made, and deleted."""
+    """Make a model in a folder, and delete it."""
     folder = write_family(tmp_path_factory.mktemp("deleted"))
     with working_in(folder):
         resumerge.run(RECIPE, "out")

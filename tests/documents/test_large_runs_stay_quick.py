@@ -31,9 +31,9 @@ def cpu_seconds(work: Callable[[], object]) -> float:
 
 
 def effort(work: Callable[[], object]) -> float:
-    """The CPU time of some work, in that of a loop which is beside it: 0.04 s on a quiet machine.
+    """Return the CPU time of some work, divided by that of a loop of 0.04 s on a quiet machine.
 
-    Whatever else a machine does takes cache and pace from both.
+    Other processes of the machine slow down both.
     """
     loops, works = [], []
     for _ in range(3):
@@ -60,7 +60,7 @@ def test_the_terminal_is_drawn_at_once(large: Path) -> None:
 
 
 def test_the_list_of_runs_takes_little_for_twenty_thousand_tensors(tmp_path: Path) -> None:
-    """Every value that it reads is checked; half of 0.6 s is for starting Python."""
+    """The limit allows for a check of every value that is read."""
     attempt = {"n": 1, "started": 0, "ended": 9, "outcome": "error"}
     make_ledger(tmp_path, [attempt], units=20_000)
     runs = RunStore(tmp_path)

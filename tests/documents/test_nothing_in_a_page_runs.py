@@ -61,7 +61,7 @@ def elements(page: Element) -> list[Element]:
 
 
 def harmless(page: Element) -> None:
-    """No element but the page's own, no handler, no address of anything outside."""
+    """Check that a page has only its own elements, no handlers, and no addresses outside it."""
     for element in elements(page)[1:]:
         assert element.name in KNOWN, element.name
         for name, value in element.attributes.items():

@@ -28,7 +28,7 @@ from resumerge.ledger import Ledger
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """A folder whose `state` holds a run of one attempt that has not ended."""
+    """Make a folder whose `state` holds a run of one attempt that has not ended."""
     attempt = {"n": 1, "started": 0, "ended": 5, "bytes_committed": 10**6, "budget": 10**9}
     samples = [(float(t), 1, 10**8, 10**9, 10**9, 2**27, 10**5 * t) for t in range(5)]
     folder = make_ledger(tmp_path / "state", [attempt], samples, state="running")
@@ -38,7 +38,7 @@ def place(tmp_path: Path) -> Path:
 
 @contextmanager
 def alive(place: Path) -> Iterator[None]:
-    """Somebody works on the run inside."""
+    """Yield while the run is locked, as by a process that works on it."""
     with run_lock(place / "state" / "made-up", "made-up"):
         yield
 

@@ -33,7 +33,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def config(models: Path, tmp_path: Path) -> Iterator[Path]:
-    """A recipe; the working folder has its models."""
+    """Yield the path of a recipe; the working folder has its models."""
     path = tmp_path / "merge.yaml"
     path.write_text(RECIPE)
     with working_in(models):
@@ -108,7 +108,7 @@ def test_a_gpu_is_looked_for_where_torch_computes_and_is_a_note_elsewhere(config
 def test_a_full_disk_is_told_once(
     config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: bool
 ) -> None:
-    """Of the output where it is named, else of the working folder."""
+    """The problem names the output's folder, or the working folder if no output is named."""
     monkeypatch.setattr(disk, "free_bytes", lambda path: 1000)
     found = described(config, tmp_path / "out" if named else None)
     [problem] = found["problems"]

@@ -27,7 +27,7 @@ ATTEMPTS: list[dict[str, Any]] = [
 def status(
     home: Path, *changes: str, alive: bool = False, attempts: Any = ATTEMPTS, **more: Any
 ) -> dict[str, Any]:
-    """Of a run of ten tensors of a thousand bytes, after changes of its ledger in SQL."""
+    """Return the status of a run of ten tensors of a thousand bytes, after SQL on its ledger."""
     folder = make_ledger(home, attempts, **more)
     for sql in changes:
         change(folder / "ledger.db", sql)
@@ -144,7 +144,7 @@ def task(attempt: int, node: str, peak: int) -> tuple[int, str, dict[str, Any]]:
 
 
 def test_of_a_merge_on_a_cluster_the_memory_of_the_tasks_counts(tmp_path: Path) -> None:
-    """The process of the attempt only journals what they did; an attempt without tasks merges."""
+    """The attempt's process only journals tasks' results; an attempt without tasks merges."""
     tasks = [task(1, "a", 70), task(1, "b", 90), task(1, "b", 80)]
     found = status(tmp_path, events=tasks)
     assert [attempt["peak_rss"] for attempt in found["attempts"]] == [90, 300]

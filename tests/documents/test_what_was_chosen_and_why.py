@@ -1,4 +1,4 @@
-"""Promise: of each choice for this machine it is told what, why, and what overrides it."""
+"""Promise: each choice for this machine is shown with its reason and the option that changes it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def chosen(
     progress: str = "auto",
     **host: Any,
 ) -> tuple[object, str, str] | None:
-    """What was chosen, why, and the option that overrides it; None if it is no choice here."""
+    """Return a choice, its reason, and the option that overrides it; None without such a choice."""
     made = choices(
         {**HOST, **host},
         options or Options(),
@@ -61,7 +61,7 @@ def test_memory_is_what_was_asked_for_as_far_as_it_is_there() -> None:
 
 
 def test_the_sum_of_a_memory_budget_can_be_checked() -> None:
-    """What this process has already counts, so that a budget may be more than what is left."""
+    """Memory that this process uses counts, so that a budget may exceed the memory that is left."""
     own = f"{LEFT}, this process uses 2 GB, {KEPT}"
     assert chosen("memory", budget=9_200_000_000) == (9_200_000_000, own, "--memory SIZE")
 

@@ -10,7 +10,7 @@ from resumerge.documents.timings import MOST_KINDS, MOST_LAYERS, by_kind, by_lay
 
 
 def unit(name: str, seconds: float | None = 1.0, done: int = 2) -> dict[str, Any]:
-    """A row of a tensor of a hundred bytes in two blocks."""
+    """Return a row of a tensor of a hundred bytes in two blocks."""
     row = {"name": name, "nbytes": 100, "blocks": 2, "committed_blocks": done}
     return row | {"seconds": seconds}
 
@@ -50,7 +50,7 @@ def test_only_what_is_committed_counts() -> None:
 
 
 def test_the_same_tensor_of_all_layers_and_experts_is_one_kind() -> None:
-    """What took longest comes first."""
+    """The kind that took longest comes first."""
     names = [
         *(f"model.layers.{n}.self_attn.q_proj.weight" for n in range(3)),
         *(f"model.layers.{n}.mlp.experts.{m}.w1.weight" for n in range(2) for m in range(2)),
