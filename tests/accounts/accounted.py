@@ -38,7 +38,7 @@ def write(
     config: Mapping[str, Any] | None = CONFIG,
     **whole: np.ndarray,
 ) -> None:
-    """A model, or without a config a checkpoint."""
+    """Write a model, or a checkpoint if there is no config."""
     folder.mkdir(parents=True)
     draw = np.random.default_rng(len(folder.name))
     tensors = {name: draw.standard_normal(shape, np.float32) for name, shape in shapes.items()}
@@ -56,7 +56,7 @@ def write_adapter(folder: Path, shapes: Shapes, **config: Any) -> None:
 
 
 def write_tokenizer(folder: Path, tokens: int, first: int = 0) -> None:
-    """A tokenizer of so many words, each a number, which begin with one."""
+    """Write a tokenizer of numbered words, of which the first has the number `first`."""
     words = {f"w{first + number}": number for number in range(tokens)}
     made = {
         "version": "1.0",
@@ -85,7 +85,7 @@ def mixture_of(experts: int) -> dict[str, tuple[int, ...]]:
 
 
 def half_packed() -> dict[str, tuple[int, ...]]:
-    """A mixture of which one layer has its experts in packed tensors, and the other has not."""
+    """Return the shapes of a mixture with packed experts in one of two layers."""
     of_layer = "model.layers.0.block_sparse_moe.experts."
     apart = {name: shape for name, shape in mixture_of(3).items() if of_layer not in name}
     packed = {"gate_up_proj": (3, 32, 8), "down_proj": (3, 8, 16)}
@@ -93,7 +93,7 @@ def half_packed() -> dict[str, tuple[int, ...]]:
 
 
 def planned(models: Path, recipe: str, **options: Any) -> Plan:
-    """The plan of a recipe that names models by their folders' names."""
+    """Return the plan of a recipe that names models by their folders."""
     file = models / "recipe.yaml"
     file.write_text(recipe)
     with working_in(models):
@@ -101,12 +101,12 @@ def planned(models: Path, recipe: str, **options: Any) -> Plan:
 
 
 def accounts(models: Path, recipe: str, **options: Any) -> Accounts:
-    """The accounts of a recipe that names models by their folders' names."""
+    """Return the accounts of a recipe that names models by their folders."""
     return planned(models, recipe, **options).accounts
 
 
 def told(found: Accounts) -> dict[str, dict[str, str]]:
-    """The reason of each tensor that is not used, by model."""
+    """Return the reason of each tensor that is not used, by model."""
     return {
         model.model: {
             name: reason.value for reason, names in model.unused.items() if reason for name in names
@@ -127,7 +127,7 @@ def header(file: Path) -> dict[str, Any]:
 
 
 def spoil(file: Path, names: list[str]) -> bytes:
-    """Multiply tensors of float32 by -3, and return what the file was."""
+    """Multiply tensors of float32 by -3, and return the file's content before."""
     before = file.read_bytes()
     data = bytearray(before)
     found = header(file)
@@ -141,7 +141,7 @@ def spoil(file: Path, names: list[str]) -> bytes:
 
 
 def computed(plan: Plan) -> dict[str, bytes]:
-    """The bytes of every tensor of the output, of what the models' files have now."""
+    """Compute the bytes of every tensor of the output from the present files of the models."""
     reader = SourceReader(plan.sources)
     evaluator = Evaluator(plan, estimate(plan), reader, hashes=False)
     found = {}

@@ -1,6 +1,6 @@
-"""Models with defects, such as downloads, trainers and mistakes leave, and recipes for them.
+"""Models with defects that downloads, trainers and mistakes cause, and recipes for them.
 
-Each defect has words of what is told.
+Each defect has words of the message that reports it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def two(
     other: Mapping[str, Any] | None = None,
     recipe: str = BOTH,
 ) -> Build:
-    """Models a and b with these tensors and configs, and a recipe for them."""
+    """Return a function that writes models `a` and `b` with these tensors, and returns a recipe."""
 
     def build(models: Path) -> str:
         write(models / "a", first, config)
@@ -73,7 +73,7 @@ def lora(at: str, rows: int, columns: int) -> dict[str, tuple[int, ...]]:
 
 
 def swapped_shards(models: Path) -> str:
-    """The index of b says of each of its two files what the other one has."""
+    """Write two models; the index of `b` swaps the names of its two files."""
     for name in "ab":
         write(models / name)
     (models / "b" / "model.safetensors").unlink()
@@ -111,7 +111,7 @@ models: [{model: b, parameters: {weight: 1, density: 0.1}}]
 
 
 def cut_off(models: Path) -> str:
-    """The file of b ends before its last tensor does."""
+    """Write two models; the file of `b` ends before its last tensor does."""
     two()(models)
     file = models / "b" / "model.safetensors"
     file.write_bytes(file.read_bytes()[:-100])
@@ -119,12 +119,12 @@ def cut_off(models: Path) -> str:
 
 
 def other_shard(models: Path) -> str:
-    """b has a matrix of a wider model, as where a file was taken from its download."""
+    """Write two models; `b` has a matrix of a wider model, as if a file were of another one."""
     return two(second={**SHAPES, UP: (32, 16)})(models)
 
 
 def float8_alone(models: Path) -> str:
-    """b has a weight in float8, without its scale."""
+    """Write two models; `b` has a weight in float8 without its scale."""
     two()(models)
     file = models / "b" / "model.safetensors"
     tensors = load_file(file)
@@ -146,7 +146,7 @@ def float8_alone(models: Path) -> str:
 
 
 def changed(change: Callable[[np.ndarray], np.ndarray], recipe: str) -> Build:
-    """b is what a change makes of the numbers of a."""
+    """Return a function that writes `a`, and `b` with the changed numbers of `a`."""
 
     def build(models: Path) -> str:
         write(models / "a")
@@ -168,7 +168,7 @@ def with_nan(values: np.ndarray) -> np.ndarray:
 
 
 def adapter_of(factor: float, recipe: str) -> Build:
-    """An adapter that adds one number to a matrix: never trained where it is 0."""
+    """Return a function that writes an adapter of one number: an untrained one if that is 0."""
 
     def build(models: Path) -> str:
         write(models / "a")

@@ -1,4 +1,4 @@
-"""What accounts say of a tensor is what the merge does: seen by changing one tensor at a time."""
+"""The accounts of a tensor agree with the merge, as changes of one tensor at a time show."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""What is wrong with a model, or with how a recipe takes it, is told: before the merge by a problem
-or by the accounts of tensors, which --strict refuses; after it by what became of the numbers."""
+"""Defects of a model, and of its use in a recipe, are reported: before the merge by a problem or by
+the accounts of tensors, which --strict refuses; after the merge by the effect on its numbers.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +74,7 @@ def test_its_numbers_are_told_and_strict_fails(name: str, tmp_path: Path) -> Non
 
 
 def lines(models: Path, recipe: str, **options: Any) -> str:
-    """What the last lines of a run say of the tensors."""
+    """Return the lines about the tensors that a run of this recipe ends with."""
     plan = planned(models, recipe, **options)
     found = describe_accounts(account_rows(plan.accounts), every=False)
     return "\n".join(account_lines(found))

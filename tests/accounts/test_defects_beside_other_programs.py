@@ -1,6 +1,6 @@
-"""What mergekit 0.1.5 and PEFT say of the same defects: what docs/benchmarks.md counts.
+"""mergekit 0.1.5 and PEFT report those of the same defects that docs/benchmarks.md counts.
 
-Told is what fails, or what a warning names; mergekit passes those of PEFT on.
+A defect is reported if the program fails, or if a warning names it; mergekit passes on PEFT's.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ ONE_STREAM = "import os\nos.dup2(1, 2)\n"
 
 
 def build(name: str, folder: Path) -> None:
-    """The models, and the recipe; an adapter says what of its model it changes, as trainers do."""
+    """Write the models and the recipe; an adapter's config names its modules, as trainers do."""
     make, _ = DEFECTS[name]
     (folder / "recipe.yaml").write_text(make(folder))
     if (config := folder / "l" / "adapter_config.json").exists():

@@ -1,4 +1,4 @@
-"""Each reason why a tensor is not used is told of the tensors that it is about, and of no other."""
+"""Each reason why a tensor is not used is reported for exactly the tensors that it concerns."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def extracted(models: Path) -> Accounts:
 
 
 def adapter(models: Path) -> Accounts:
-    """An adapter without one layer, of a model whose head is that of its base."""
+    """Return the accounts of an adapter without one layer, of a model with the head of its base."""
     write(models / "a")
     write(models / "other", **{HEAD: load_file(models / "a/model.safetensors")[HEAD]})
     recipe = "extract_lora: {model: other, exclude: ['layers.0']}\nbase_model: a\n"
