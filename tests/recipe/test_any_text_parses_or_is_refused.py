@@ -1,4 +1,4 @@
-"""Whatever stands in a file, the answer is a Recipe or an InputError, never a traceback."""
+"""Any text of a file is read as a Recipe or refused with an InputError, never with a traceback."""
 
 from typing import Any
 

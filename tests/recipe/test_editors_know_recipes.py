@@ -24,7 +24,7 @@ SCHEMA = json.loads((ROOT / "docs" / "recipe.schema.json").read_text(encoding="u
 
 
 def lenient(schema: Any) -> Any:
-    """The schema without its hint that a key is unknown, which the program ignores."""
+    """Return the schema without its refusal of unknown keys, which the program ignores."""
     if isinstance(schema, list):
         return [lenient(one) for one in schema]
     if not isinstance(schema, dict):
@@ -47,7 +47,7 @@ def errors(text: str, validator: Any = STRICT) -> list[str]:
 
 
 def recipes_of_tests() -> Iterator[tuple[str, str]]:
-    """Every text in a test of these rooms that is a recipe."""
+    """Yield every text with models that is a recipe in a test of `ROOMS`, with its place."""
     files = (file for room in ROOMS for file in (ROOT / "tests" / room).rglob("*.py"))
     for file in sorted(files):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):

@@ -16,7 +16,7 @@ def value(
     per_model: bool = True,
     stepwise: bool = False,
 ) -> Scalar | None:
-    """The value of w, given what each level says of it in YAML."""
+    """Return the value of w, given the YAML of each level."""
 
     def level(w: object) -> str:
         return "{}" if w is None else f"{{w: {w}}}"

@@ -77,8 +77,9 @@ def test_weights_are_positive_and_sum_to_one(schedule: Schedule, count: int) -> 
 
 @given(st.sampled_from(["uniform", "cosine", "1-sqrt"]), st.integers(2, 30))
 def test_what_training_added_counts_as_the_decay_says(name: str, count: int) -> None:
-    """The oracle is the training itself: checkpoints are sums of updates, and an update of a time
-    counts as much as the learning rate that was left."""
+    """The training itself is the oracle: checkpoints are sums of updates, and each update counts as
+    much as the learning rate that the decay leaves at its time.
+    """
     updates = [math.sin(number) for number in range(1, count)]
     checkpoints = [math.fsum(updates[:number]) for number in range(count)]
     merged = math.fsum(w * x for w, x in zip(Schedule(name).weights(count), checkpoints))

@@ -91,7 +91,7 @@ def test_a_mistake_is_a_problem_at_its_line(name: str) -> None:
 
 
 def test_uniform_random_needs_no_prompts() -> None:
-    """Unlike in mergekit-moe 0.1.5."""
+    """mergekit-moe 0.1.5 requires prompts here."""
     text = "gate_mode: uniform_random\nexperts:\n  - source_model: a/a\n  - source_model: a/b\n"
     recipe = parse_recipe(TOP + text)
     assert recipe.mixture is not None and recipe.mixture.experts_per_token == 2
@@ -100,7 +100,7 @@ def test_uniform_random_needs_no_prompts() -> None:
 
 @pytest.mark.parametrize("scale", ["1e-2", "'0.01'"])
 def test_a_scale_may_be_a_number_in_words_of_yaml(scale: str) -> None:
-    """As in mergekit-moe: YAML 1.1 reads 1e-2 as text."""
+    """YAML 1.1 reads 1e-2 as text, which mergekit-moe accepts as a number."""
     recipe = parse_recipe(TOP + "gate_mode: random\n" + TWO + f"    noise_scale: {scale}\n")
     assert recipe.mixture is not None
     assert [expert.noise_scale for expert in recipe.mixture.experts] == [0.0, 0.01]

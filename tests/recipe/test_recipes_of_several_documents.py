@@ -92,7 +92,7 @@ def test_if_all_have_names_the_last_of_the_chain_is_the_result() -> None:
 
 
 def test_only_models_are_stages_whatever_they_are_called() -> None:
-    """mergekit replaces every text that is a name, a method's and a filter's too."""
+    """mergekit replaces every text that equals a name, also that of a method or a filter."""
     first = document("linear", "org/a", "org/b")
     last = (
         "merge_method: linear\nmodels:\n"
@@ -133,7 +133,7 @@ def test_empty_documents_are_none(tmp_path: Path) -> None:
 def test_stages_stand_after_those_that_they_name(
     order: list[int], edges: list[tuple[int, int]]
 ) -> None:
-    """Any graph without circles, written in any order."""
+    """The documents are any acyclic graph, written in any order."""
     uses = {n: {a for a, b in edges if b == n and a < n} for n in range(5)}
     uses[4] |= {n for n in range(4) if all(n not in uses[m] for m in range(5))}
     texts = [

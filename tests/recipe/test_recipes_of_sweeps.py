@@ -74,7 +74,7 @@ def test_variants_are_named_one_by_one() -> None:
     ).filter(lambda values: len({str(value).lower() for value in values}) == len(values))
 )
 def test_the_text_of_a_variant_is_its_recipe(values: list[float]) -> None:
-    """Whatever the values are, and all that the recipe says beside them."""
+    """The text has the variant's values, of any size, and the other settings of the recipe."""
     found = sweep(f"  models[1].parameters.weight: {values}\n")
     assert weights(found) == values
     for variant in found.variants.values():
@@ -97,7 +97,7 @@ def test_the_result_of_stages_may_have_a_sweep() -> None:
 
 
 def test_the_order_is_a_part_of_what_is_compared_when_a_run_goes_on() -> None:
-    """Units and shards of the ledger are numbered in it."""
+    """The ledger's units and shards are numbered in the order of the variants."""
     one, other = sweep("  lambda: [1, 2]\n"), sweep("  lambda: [2, 1]\n")
     assert normalized(one) != normalized(other)
     assert normalized(one) == normalized(sweep("  lambda: [1.0, 2]  # a comment\n")) | {

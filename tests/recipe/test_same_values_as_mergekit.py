@@ -43,7 +43,7 @@ parameters: {{normalize: false}}
 
 @pytest.fixture(scope="module")
 def ones(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Llama of ones, in float64 so that weights are seen to the last bit."""
+    """Write a Llama of ones, in float64 so that weights are exact to the last bit."""
     torch = pytest.importorskip("torch")
     save_file = pytest.importorskip("safetensors.torch").save_file
     folder = tmp_path_factory.mktemp("models") / "ones"

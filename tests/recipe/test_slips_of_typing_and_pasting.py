@@ -1,4 +1,4 @@
-"""A forgotten space, a decimal comma, or a character of a formatted page is told, never ignored."""
+"""A forgotten space, a decimal comma or a pasted odd character is reported, never ignored."""
 
 import pytest
 
@@ -19,7 +19,7 @@ parameters: {weight: 0.5}
 
 
 def problems_of(text: str) -> list[Problem]:
-    """Return what is wrong with a recipe of ties."""
+    """Return the problems of a recipe of ties."""
     try:
         recipe = parse_recipe(text, "r.yaml")
     except InputError as error:

@@ -1,5 +1,5 @@
-"""The recipes that docs/coming-from-mergekit.md gives for mergekit's small tools make what these
-tools make.
+"""The recipes that docs/coming-from-mergekit.md gives for mergekit's small tools have the results
+of these tools.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ pytestmark = pytest.mark.skipif(MERGEKIT is None, reason="mergekit is not instal
 
 
 def blocks(section: str) -> list[str]:
-    """The blocks of code below a heading of the document."""
+    """Return the blocks of code below a heading of the document."""
     text = DOCUMENT.read_text().split(f"\n### {section}\n")[1].split("\n##")[0]
     return re.findall(r"```\w+\n(.*?)```", text, re.DOTALL)
 
@@ -108,7 +108,7 @@ TIES = yaml.safe_load(blocks("fill_missing_params")[1])
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The models that the document names."""
+    """Write the models that the document names."""
     folder = write_family(tmp_path_factory.mktemp("models"))
     text = random_tensors(llama_shapes(LLAMA), seed=3)
     eyes = {f"vision_tower.encoder.layers.{n}.mlp.fc1.weight": (16, 16) for n in range(2)}
@@ -126,7 +126,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def told(models: Path) -> dict[str, Any]:
-    """What mergekit's tools print; what they make lies beside the models."""
+    """Run mergekit's tools, which write beside the models; return what they print."""
     (models / "bakllama.yaml").write_text(blocks("bakllama")[0])
     inner = TIES["modules"]["text_decoder"]
     del (flat := dict(TIES))["modules"]
@@ -139,7 +139,7 @@ def told(models: Path) -> dict[str, Any]:
 
 
 def assert_makes(models: Path, recipe: str, theirs: str, out: Path, **options: Any) -> None:
-    """Merge, and compare the weights with a folder beside the models."""
+    """Merge, and compare the weights with those of a folder beside the models."""
     assert_same_weights(
         tensors_of(merge(models, recipe, out, **options)), tensors_of(models / theirs)
     )
@@ -169,7 +169,7 @@ def test_what_becomes_of_each_argument(models: Path, told: dict[str, Any], tmp_p
 
 
 def printed(program: str, folder: Path) -> str:
-    """What a program prints: the same whenever it runs."""
+    """Return what a program prints, and check that it prints the same twice."""
     (folder / "shuffle.py").write_text(program)
     outputs = {
         subprocess.check_output([sys.executable, "shuffle.py"], cwd=folder, text=True)
@@ -190,7 +190,7 @@ def test_layers_drawn_at_random(models: Path, told: dict[str, Any], tmp_path: Pa
 
 
 def layers_of(recipe: str) -> dict[str, list[int]]:
-    """The layers that each model gives, one a slice, in the output's order."""
+    """Return the layers of each model, one of each slice, in the output's order."""
     found: dict[str, list[int]] = {}
     for entry in yaml.safe_load(recipe)["slices"]:
         [source] = entry["sources"]

@@ -1,5 +1,5 @@
-"""Each file in unfit/ reads well, and does not fit the models, or the method: every problem is told
-at its line, before anything is written.
+"""Each file in unfit/ reads well, and does not fit the models or the method: every problem is
+reported at its line, before anything is written.
 """
 
 from __future__ import annotations
@@ -114,8 +114,10 @@ FACTS: dict[str, list[tuple[int | None, str, str]]] = {
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`base`, `math`, `code`, a `deep` model of six layers, a `wide` one, a `wordy` one of more
-    tokens, one without config.json, `bare`, and one without anything.
+    """Write models that recipes of unfit/ name.
+
+    These are `base`, `math`, `code`, a `deep` model of six layers, a `wide` one, a `wordy` one of
+    more tokens, `bare` without config.json, and `empty` without any file.
     """
     folder = write_family(tmp_path_factory.mktemp("models"))
     changes = {
@@ -135,7 +137,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def refused(
     recipe: Path, models: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> str:
-    """What ``resumerge run`` says to a recipe, after making sure that it writes nothing."""
+    """Run ``resumerge run``, check that it writes nothing, and return its message."""
     before = {path: path.stat().st_mtime_ns for path in models.rglob("*")}
     monkeypatch.setattr(sys, "argv", ["resumerge", "run", str(recipe), "out", "--no-supervise"])
     with working_in(models), pytest.raises(SystemExit) as ended:

@@ -1,4 +1,4 @@
-"""What is written in YAML stands in the Recipe, under mergekit's rules."""
+"""A Recipe has the values that are written in YAML, under mergekit's rules."""
 
 import json
 

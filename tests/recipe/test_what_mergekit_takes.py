@@ -1,4 +1,4 @@
-"""A recipe that mergekit takes is taken here: the same weights, and a note on what is odd in it."""
+"""A recipe that mergekit accepts is accepted: the same weights, and a note on its oddities."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def recipe_of(case: str) -> str:
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`base`, `math` and `code`, with what mergekit makes of each odd recipe."""
+    """Write `base`, `math` and `code`, and mergekit's output of each odd recipe."""
     folder = write_family(tmp_path_factory.mktemp("models"))
     if MERGEKIT is not None:
         run_mergekit(folder, {str(n): recipe_of(case) for n, case in enumerate(ODD)})

@@ -1,4 +1,4 @@
-"""What docs/coming-from-mergekit.md says of differences is so, here and there."""
+"""docs/coming-from-mergekit.md names the differences that there are between the two programs."""
 
 from __future__ import annotations
 
@@ -34,9 +34,7 @@ beside_mergekit = pytest.mark.skipif(MERGEKIT is None, reason="mergekit is not i
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`base`, `math` and `code` in float32, the same in bfloat16 below `half`, and merges of both
-    by mergekit.
-    """
+    """Write models in float32, larger ones in bfloat16 below `half`, and mergekit's merges."""
     folder = write_family(tmp_path_factory.mktemp("models"))
     half = {**LLAMA, "hidden_size": 64, "head_dim": 32, "dtype": "bfloat16"}
     write_family(folder / "half", half, dtype="bfloat16")
@@ -73,6 +71,6 @@ def test_in_bfloat16_ours_is_the_one_that_agrees_with_float32(models: Path, tmp_
 
 
 def apart(found: Mapping[str, Tensor], exact: Mapping[str, Tensor]) -> float:
-    """The share of elements that are more than 0.001 from the exact ones."""
+    """Return the share of elements that differ from the exact ones by more than 0.001."""
     far = [((found[name].float() - exact[name]).abs() > 1e-3).flatten() for name in exact]
     return float(torch.cat(far).float().mean())
