@@ -19,7 +19,7 @@ from resumerge.tensors import Rounded, Tensor
 
 
 def written(folder: Path, stored: dict[str, torch.Tensor], config: dict[str, Any]) -> Source:
-    """A model of these tensors, opened."""
+    """Write a model of these tensors, and open it."""
     folder.mkdir(exist_ok=True)
     apart = {key: tensor.contiguous() for key, tensor in stored.items()}
     save_file(apart, folder / "model.safetensors")
@@ -28,7 +28,7 @@ def written(folder: Path, stored: dict[str, torch.Tensor], config: dict[str, Any
 
 
 def exact(source: Source, name: str) -> Tensor:
-    """A quantised weight as a merge takes it."""
+    """Return a quantised weight in float32, as a merge reads it."""
     tensor = source.tensors[name]
     assert isinstance(tensor, Rounded)
     assert tensor.dtype == "BF16"
@@ -37,6 +37,6 @@ def exact(source: Source, name: str) -> Tensor:
 
 
 def numbers(source: Source, tensor: Tensor, start: int = 0, stop: int | None = None) -> np.ndarray:
-    """Elements ``start:stop`` of a tensor in float32."""
+    """Return the elements ``start:stop`` of a tensor in float32."""
     found = read(evaluation(SourceReader([source]), 1 << 30), tensor, start, stop)
     return np.frombuffer(found, np.float32)

@@ -265,7 +265,7 @@ LYING: dict[str, tuple[str, Changes, str]] = {
 
 
 def opened(folder: Path, scheme: str, changes: Changes, config: dict[str, Any]) -> Source:
-    """A model of a scheme's tensors with these changes, opened."""
+    """Write a model of a scheme's tensors with these changes, and open it."""
     header, data = dict[str, Any](), b""
     for name, facts in {**SOUND[scheme], **changes}.items():
         if facts is not None:
@@ -282,7 +282,7 @@ def opened(folder: Path, scheme: str, changes: Changes, config: dict[str, Any]) 
 
 
 def numbers(folder: Path, scheme: str, changes: Changes) -> np.ndarray:
-    """The weights of a model as a merge takes them."""
+    """Return the weights of a model as a merge reads them."""
     source = opened(folder, scheme, changes, CONFIGS.get(scheme, {}))
     [tensor] = source.tensors.values()
     found = read(evaluation(SourceReader([source]), 1 << 30), tensor.exact, 0, None)
@@ -328,7 +328,7 @@ def test_what_lies_is_refused_with_its_name(what: str, tmp_path: Path) -> None:
     ],
 )
 def test_a_block_that_config_json_lies_about(block: object, tmp_path: Path) -> None:
-    """Of what the scales lie over, or else what is stated, one cannot be right."""
+    """The stated block is malformed, or contradicts the shape of the scales."""
     with pytest.raises(InputError, match="weight_block_size") as caught:
         opened(tmp_path, "fp8", {}, {"quant_method": "fp8", "weight_block_size": block})
     assert "w.weight" in str(caught.value) and len(str(caught.value)) < 2000
@@ -348,7 +348,7 @@ SCALES = {"zero": 0.0, "NaN": math.nan, "infinite": math.inf, "negative": -2.0}
 
 @pytest.mark.parametrize("scale", SCALES.values(), ids=SCALES)
 def test_a_scale_of_any_value_is_multiplied_by(scale: float, tmp_path: Path) -> None:
-    """And spoils its own block alone."""
+    """A scale changes only its own block."""
     scales = np.array([[1, scale], [1, 1]], np.float32)
     changes = {"w.weight_scale_inv": of("F32", 2, 2, content=scales.tobytes())}
     expected = np.kron(scales, np.ones((128, 128), np.float32))

@@ -24,7 +24,7 @@ KINDS = {
 
 
 def write(folder: Path, kind: str, seed: int, **more: Any) -> dict[str, Any]:
-    """A model whose second layer alone is quantised; returns its quantization_config."""
+    """Write a model whose second layer alone is quantised; return its quantization_config."""
     scheme, _, names = KINDS[kind]
     config = {**CONFIG, **more, "quantization_config": OUTPUTS[kind].config(names)}
     tensors: dict[str, torch.Tensor] = {}
@@ -58,7 +58,7 @@ def test_they_are_what_transformers_loads(kind: str, tied: bool, tmp_path: Path)
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_with_same_they_stay_plain(kind: str, tmp_path: Path) -> None:
-    """They are merged as plain weights are; the others have the codes of that scheme."""
+    """Plain modules are merged as plain weights; the others have codes of the models' scheme."""
     stated = write(tmp_path / "a", kind, 1)
     write(tmp_path / "b", kind, 2)
     out = merge(tmp_path, linear("same"), tmp_path / "out")
@@ -80,7 +80,7 @@ def test_with_same_they_stay_plain(kind: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_another_output_names_its_own(kind: str, tmp_path: Path) -> None:
-    """All layers are quantised then; what the models named as plain is not claimed any more."""
+    """All layers are quantised; the config names only the output's own plain modules."""
     write(tmp_path / "a", kind, 1)
     write(tmp_path / "b", kind, 2)
     out = merge(tmp_path, linear(kind), tmp_path / "out")
@@ -94,7 +94,7 @@ def test_another_output_names_its_own(kind: str, tmp_path: Path) -> None:
 
 
 def test_experts_in_one_tensor_are_read_with_their_scales(tmp_path: Path) -> None:
-    """As transformers 5 writes them: (experts, rows, columns), scales (experts, blocks, blocks)."""
+    """transformers 5 writes codes (experts, rows, columns) and scales (experts, blocks, blocks)."""
     parts = [SCHEMES["fp8 block"](256, 128, seed) for seed in range(3)]
     codes, scales = (
         torch.stack([part[key] for part, _, _ in parts]) for key in ("weight", "weight_scale_inv")

@@ -33,7 +33,7 @@ from resumerge.recipe.types import QUANTISED
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two models, their merge in each scheme and in float32, and an adapter."""
+    """Write two models, an adapter, and a merge of the models in each scheme and in float32."""
     folder = tmp_path_factory.mktemp("outputs")
     write(folder / "a", 1)
     write(folder / "b", 2)
@@ -44,7 +44,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def quantised_by_the_library(scheme: str, weight: torch.Tensor) -> dict[str, torch.Tensor]:
-    """The parts of a weight in float32 that transformers or compressed-tensors makes."""
+    """Quantise a float32 weight into its parts, as transformers or compressed-tensors does."""
     if scheme == "fp8_block":
         rows, columns = weight.shape
         blocks = weight.reshape(rows // 128, 128, columns // 128, 128)
@@ -88,7 +88,7 @@ def test_codes_and_scales_are_the_librarys(scheme: str, models: Path) -> None:
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_transformers_loads_what_was_meant(scheme: str, models: Path, tmp_path: Path) -> None:
-    """Loaded strictly; its dequantised weights are those that this program reads."""
+    """transformers loads every tensor, and its dequantised weights are those of this program."""
     theirs = loaded(models / scheme)
     text = f"merge_method: passthrough\nmodels: [{{model: {models / scheme}}}]\n"
     ours = stored(merge(models, text, tmp_path / "read"))
@@ -142,7 +142,7 @@ def test_files_that_an_adapter_does_not_touch_are_the_same(models: Path, tmp_pat
 def test_killed_and_resumed_it_is_the_same(
     scheme: str, models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Scales of rows that were committed before are computed again."""
+    """The scales of rows that were committed before the kill are computed again."""
     use_small_batches(monkeypatch, 20_000)
     first, second = ("fp8_block", "b") if scheme == "same" else ("a", "b")
     text, size = linear(scheme, first, second), 200_000
@@ -185,7 +185,10 @@ def test_streamed_by_ranges_it_is_the_same(
 def test_stages_and_tasks_are_quantised_as_they_are_written(
     method: str, models: Path, tmp_path: Path
 ) -> None:
-    """With quantised and plain models, in stages: the codes are those of the float32 result."""
+    """The codes are those of the float32 result; few may differ.
+
+    The merges read quantised and plain models, and a stage.
+    """
     params = ", parameters: {weight: 0.6, density: 0.5}" if "ties" in method else ""
     base = "fp8_block" if method == "slerp" else "first"
     listed = ("fp8_block", "first") if method == "slerp" else ("fp8_block", "int4", "b")
@@ -213,7 +216,7 @@ def test_stages_and_tasks_are_quantised_as_they_are_written(
 
 
 def test_numbers_that_are_not_finite_zeros_and_the_smallest(models: Path, tmp_path: Path) -> None:
-    """A block with NaN or an infinity is NaN; zeros stay zeros; what is tiny saturates nowhere."""
+    """A block with NaN or an infinity is NaN; zeros stay zeros; tiny numbers do not saturate."""
     draw = torch.Generator().manual_seed(1)
     weight = torch.randn(256, 256, generator=draw).bfloat16()
     weight[:128, :128] = 0
@@ -238,7 +241,7 @@ def test_numbers_that_are_not_finite_zeros_and_the_smallest(models: Path, tmp_pa
 
 
 def test_shapes_that_do_not_fit_stay_plain_with_their_neighbours(tmp_path: Path) -> None:
-    """What a server makes one matrix of is quantised, or not, together."""
+    """Weights that a server joins into one matrix are all quantised, or all stay plain."""
     config = {**CONFIG, "num_key_value_heads": 1}
     shapes = {"k_proj": (64, 256), "v_proj": (64, 256)}
     changed = {
@@ -294,7 +297,7 @@ def test_experts_are_quantised_and_routers_are_not(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("scheme", ["fp8_block", "int4"])
 def test_a_mixture_of_experts_is_loaded(scheme: str, tmp_path: Path) -> None:
-    """Experts in matrices of their own, which transformers packs as it loads them."""
+    """The experts have matrices of their own, which transformers packs as it loads them."""
     from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
 
     config = Qwen3MoeConfig(

@@ -40,7 +40,7 @@ SUFFIX = ".weight"
 
 
 def write_both(folder: Path, name: str, scheme: str, seed: int) -> None:
-    """A model with quantised projections, and beside it its copy in float32, `NAME-plain`."""
+    """Write a model with quantised projections, and its copy in float32 as `NAME-plain`."""
     plain = random_tensors(llama_shapes(CONFIG), seed)
     stored: dict[str, torch.Tensor] = {}
     config: dict[str, Any] = {}
@@ -82,7 +82,7 @@ def recipe(method: str, *names: str) -> str:
 
 
 def weights(folder: Path) -> dict[str, tuple[torch.dtype, bytes]]:
-    """Each tensor's dtype and bytes; their order in the file is that of the reference's files."""
+    """Return each tensor's dtype and bytes by name, whatever their order in the file."""
     return {
         name: (tensor.dtype, tensor.contiguous().view(torch.uint8).numpy().tobytes())
         for name, tensor in load_file(folder / "model.safetensors").items()
@@ -145,7 +145,7 @@ def test_an_adapter_changes_what_the_numbers_stand_for(models: Path, tmp_path: P
 
 
 def test_a_copy_is_rounded_to_the_dtype_of_the_config(models: Path, tmp_path: Path) -> None:
-    """Copied, the weights are those that the library gives in that dtype."""
+    """The weights of a copy are those that the library gives in that dtype."""
     text = "merge_method: passthrough\nmodels: [{model: awq}]\n"
     (models / "awq" / "config.json").write_text(json.dumps({**CONFIG, "dtype": "float16"}))
     found = load_file(merge(models, text, tmp_path / "out") / "model.safetensors")

@@ -48,7 +48,7 @@ def test_any_range_is_that_part_of_the_whole(scheme: str, tmp_path: Path) -> Non
 
 @dataclass
 class Noted(Scheme):
-    """A scheme, whose class is added to `found` once it finds a weight."""
+    """A scheme whose class is added to `found` once it finds a weight."""
 
     scheme: Scheme
     found: set[type[Scheme]]
@@ -60,7 +60,7 @@ class Noted(Scheme):
 
 
 def test_there_is_a_weight_of_every_scheme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new one needs a way to be made, in `SCHEMES`."""
+    """A new scheme needs a function in `SCHEMES`, which makes a weight."""
     found: set[type[Scheme]] = set()
     noted = tuple(Noted(scheme, found) for scheme in QUANTISATIONS)
     monkeypatch.setattr("resumerge.quantisation.QUANTISATIONS", noted)
@@ -86,7 +86,7 @@ def test_experts_of_gpt_oss_are_transposed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("shape", [(32, 4096), (200, 384), (3, 32, 4096)])
 def test_blocks_as_many_as_rows_are_blocks(shape: tuple[int, ...], tmp_path: Path) -> None:
-    """What a scale is of is told by the shape of scales, not by their number."""
+    """The shape of the scales, not their number, decides what each scale belongs to."""
     *stack, rows, columns = shape
     codes = torch.ones(shape).to(torch.float8_e4m3fn)
     grid = (*stack, -(-rows // 128), columns // 128)

@@ -1,4 +1,4 @@
-"""Promise: it is told how much of a merge's change is left in the numbers that codes stand for."""
+"""Promise: a run reports how much of a merge's change is left in the numbers of the codes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def on_grid(scheme: str, numbers: torch.Tensor, parts: dict[str, torch.Tensor]) -> torch.Tensor:
-    """Numbers, rounded to the nearest that a weight's scales allow."""
+    """Return numbers, rounded to the nearest that a weight's scales allow."""
     scales = next(parts[name] for name in parts if "_scale" in name and "global" not in name)
     if scheme == "mxfp4":
         scales = 2.0 ** (scales.float() - 127)
@@ -170,13 +170,13 @@ def test_in_a_gguf_file_it_is_the_same_in_other_threads(
 
 
 def small_blocks(patch: pytest.MonkeyPatch) -> None:
-    """Weights have several blocks, of which a few rows are measured."""
+    """Make weights have several blocks, of which a few rows are measured."""
     use_small_batches(patch, 20_000)
     patch.setattr("resumerge.kernels.measurements.LEAST_MEASURED", 96)
 
 
 def test_a_change_that_codes_cannot_hold_is_told(models: Path, tmp_path: Path) -> None:
-    """By status, the model card, and a warning: every weight keeps the codes that it had."""
+    """Status, a warning and the model card report that nearly all weights keep their codes."""
     merge(models, linear("fp8_channel"), tmp_path / "quantised")
     plain = "merge_method: passthrough\nmodels: [{model: quantised}]\nout_dtype: float32\n"
     tuned = merge(tmp_path, plain, tmp_path / "tuned")
