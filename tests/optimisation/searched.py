@@ -40,7 +40,7 @@ TWO_NUMBERS = SCORE + "print(json.dumps({'one': first, 'two': second, 'note': 's
 
 
 def place_of(folder: Path, space: str = SPACE, score: str = ONE_NUMBER) -> Path:
-    """A folder with two models, `space.yaml` and `score.py`."""
+    """Write two models, `space.yaml` and `score.py` into a folder."""
     write_family(folder, TWO_LAYERS)
     (folder / "space.yaml").write_text(space)
     (folder / "score.py").write_text(score)
@@ -48,12 +48,12 @@ def place_of(folder: Path, space: str = SPACE, score: str = ONE_NUMBER) -> Path:
 
 
 def evaluation(*words: str) -> str:
-    """The command that runs `score.py` on a model."""
+    """Return the command that runs `score.py` on a model."""
     return f"{shlex.quote(sys.executable)} -I -S score.py {{model}} {' '.join(words)}".strip()
 
 
 class Notes(Reporter):
-    """Keeps what is noted."""
+    """A reporter that keeps the notes."""
 
     def __init__(self) -> None:
         self.notes: list[str] = []
@@ -88,13 +88,13 @@ def command(
 
 
 def history(document: dict[str, Any]) -> list[Any]:
-    """What was suggested and measured, in order."""
+    """Return the suggestions and measurements of a search, in order."""
     keys = ("number", "state", "values", "parameters", "metrics")
     return [[row[key] for key in keys] for row in document["trials"]]
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
-    """The files below a folder, without what evaluations printed."""
+    """Return the files below a folder, without the output of evaluations."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in folder.rglob("*")

@@ -31,7 +31,7 @@ def place(tmp_path: Path) -> Path:
 
 
 def events_of(place: Path, number: int) -> list[str]:
-    """The kinds of events of the run of a trial whose model is kept."""
+    """Return the kinds of events of the run of a trial whose model is kept."""
     model = place / "out" / "trials" / f"{number:04}" / "model"
     [folder] = RunStore(place / "state").of_output(model)
     with closing(Ledger(folder / "ledger.db", read_only=True)) as ledger:
@@ -39,7 +39,7 @@ def events_of(place: Path, number: int) -> list[str]:
 
 
 def swept(place: Path, **asked: Any) -> list[bool]:
-    """Whether the weights of each trial were computed together with others'."""
+    """Return, for each model of a trial, whether its weights were computed with others'."""
     document = search(place, keep_best=99, **asked)
     return [
         "shard_of_sweep" in events_of(place, row["number"])
@@ -71,7 +71,7 @@ def test_jobs_change_nothing_but_the_time(place: Path) -> None:
 
 
 def test_the_order_of_results_changes_nothing(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first of two waits until the other has printed its number, and is over."""
+    """The first of two evaluations waits until the other has printed its number and has ended."""
     (place / "score.py").write_text(
         "import os, pathlib, sys, time\n"
         "folder = pathlib.Path(sys.argv[1]).parent\n"
@@ -97,7 +97,7 @@ def test_the_order_of_results_changes_nothing(place: Path, monkeypatch: pytest.M
 
 
 def test_so_many_evaluations_run_at_a_time(place: Path) -> None:
-    """Each waits until all of its batch have begun, and has a number of its own."""
+    """Each evaluation waits until all of its batch have begun, and has a job number of its own."""
     (place / "score.py").write_text(
         "import os, pathlib, sys, time\n"
         "begun = pathlib.Path('begun')\n"
@@ -270,11 +270,11 @@ def test_status_and_the_page_show_it(place: Path) -> None:
 
 
 class Killed(BaseException):
-    """Stands for a process that is gone."""
+    """The death of the process, as an exception."""
 
 
 def after(method: Callable[..., Any], calls: int) -> Callable[..., Any]:
-    """A method that is the last thing that its process does, at its last of some calls."""
+    """Return a method that kills the process at the end of a call, the last of `calls`."""
     left = [calls]
 
     def killed(*given: Any, **named: Any) -> Any:

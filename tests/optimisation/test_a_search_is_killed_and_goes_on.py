@@ -42,7 +42,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def show(place: Path, out: str, **asked: Any) -> list[Any]:
-    """The history of a search that is complete."""
+    """Return the history of a complete search."""
     (place / f"{out}.state").rename(place / "state")
     try:
         return history(search(place, out, trials=TRIALS, **asked))

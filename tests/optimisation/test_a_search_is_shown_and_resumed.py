@@ -150,7 +150,7 @@ def test_the_page_draws_the_history_and_the_front(tmp_path: Path) -> None:
 
 
 def listed(place: Path) -> Any:
-    """Everything in the state folder of `search`."""
+    """Return the status of the whole state folder of `search`."""
     done = resumerge_in(place, "status", "--json", "--state-dir", place / "state")
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -158,7 +158,7 @@ def listed(place: Path) -> Any:
 
 @pytest.mark.parametrize("damage", ["no database", "no tables", "no settings", "no numbers"])
 def test_a_study_that_is_damaged_is_one_line_of_the_list(tmp_path: Path, damage: str) -> None:
-    """Runs and other searches are shown as ever; asked for it alone, `status` ends with 75."""
+    """Runs and other searches are shown as before; `status` of this study alone ends with 75."""
     place = place_of(tmp_path)
     search(place, trials=1)
     before = listed(place)

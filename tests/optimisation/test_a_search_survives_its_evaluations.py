@@ -33,7 +33,7 @@ CALM = "import sys\nnumber = int(sys.argv[1].split('/')[-2])\n"
 
 @pytest.fixture
 def wait_for(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
-    """Make all further time limits end when a file has a whole line, however quick it comes."""
+    """Return a function after which time limits end as soon as a file has a whole line."""
 
     def wait_for(path: Path) -> None:
         def passed() -> float:
@@ -101,7 +101,7 @@ def test_a_search_of_few_trials_that_all_fail_is_no_success(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("sampler", ["grid", "tpe"])
 def test_values_that_make_no_model_are_a_failed_trial(sampler: str, tmp_path: Path) -> None:
-    """Weights may sum to zero at ends of their ranges, and between them."""
+    """Weights may sum to zero at the ends of their ranges, and between them."""
     weight = "{weight: {suggest: float, low: -1, high: 1, step: 1}}"
     place = place_of(
         tmp_path,
@@ -233,7 +233,7 @@ def test_a_request_to_stop_kills_the_command(tmp_path: Path) -> None:
 
 
 def test_a_history_is_that_of_its_values(tmp_path: Path) -> None:
-    """Failed trials are no part of what a sampler learns from, and keep their numbers."""
+    """Each trial of the history has the value that its evaluation printed."""
     place = place_of(tmp_path, score=CALM + "print(number)\n")
     found = search(place, trials=3, evaluate=evaluation("unused"))
     assert [row[2] for row in history(found)] == [[0.0], [1.0], [2.0]]
@@ -241,7 +241,7 @@ def test_a_history_is_that_of_its_values(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("batch", [1, 3, 8])
 def test_a_command_that_is_corrected_begins_anew(batch: int, tmp_path: Path) -> None:
-    """No trial has a value, so nothing is lost; models of the first command go."""
+    """Trials of the first command have no value, and their models are removed."""
     place = place_of(tmp_path)
     with pytest.raises(InputError, match="all of the first 5 trials failed") as refused:
         search(place, trials=8, batch=batch, evaluate="python nosuch.py {model}")

@@ -73,7 +73,7 @@ trees = st.recursive(
 
 
 def filled(tree: Any, draw: Any) -> Any:
-    """The tree with a value in place of each range, drawn from what Optuna may suggest."""
+    """Return the tree with a drawn value in place of each range."""
     if isinstance(tree, dict):
         if "suggest" in tree:
             return draw(tree)

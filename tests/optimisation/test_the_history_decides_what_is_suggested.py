@@ -35,7 +35,7 @@ TRIALS = 22
 
 
 class Killed(Exception):
-    """Stands for a process that is gone."""
+    """The death of the process, as an exception."""
 
 
 def settings_of(space: Space, sampler: str, seed: int = 3, batch: int = 1) -> Settings:
@@ -46,7 +46,7 @@ def settings_of(space: Space, sampler: str, seed: int = 3, batch: int = 1) -> Se
 
 
 def measured(parameters: dict[str, Any], several: bool) -> list[float] | None:
-    """The values of a made-up model; None for one that fails."""
+    """Return the values of a made-up model; None if it fails."""
     first, second, normalize = parameters.values()
     if second == 5:
         return None
@@ -62,7 +62,7 @@ def suggestions(
     kills: Any = None,
     trials: int = TRIALS,
 ) -> list[dict[str, Any]]:
-    """What is suggested if so many commands do the trials, each with a connection of its own."""
+    """Return what is suggested if several commands, each with a connection, do the trials."""
     space = parse_space(SPACE, "space.yaml")
     settings = settings_of(space, sampler, seed)
     folder.mkdir()
@@ -84,7 +84,7 @@ def suggestions(
 
 @pytest.fixture(scope="module")
 def calm(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[dict[str, Any]]]:
-    """What one command suggests, by the sampler; it is asked once."""
+    """Return a cached function of a sampler that returns what one command suggests."""
     folder = tmp_path_factory.mktemp("calm")
     return cache(lambda sampler: suggestions(folder / sampler, sampler, 1))
 
@@ -107,7 +107,7 @@ def test_a_trial_that_was_interrupted_while_values_were_drawn(
     monkeypatch: pytest.MonkeyPatch,
     calm: Callable[[str], list[dict[str, Any]]],
 ) -> None:
-    """Before, between and after the parameters of each trial, by turns."""
+    """The interruptions are before, between and after the parameters of a trial, by turns."""
     suggest = optuna.trial.Trial._suggest
 
     def kills(number: int) -> Any:
@@ -197,10 +197,14 @@ BATCH = 5
 def batches(
     folder: Path, sampler: str, trials: int, backwards: bool, kill_at: int = 0
 ) -> list[Any]:
-    """What is suggested if trials are asked for in batches, and told in one order or the other.
+    """Return the trials of batches whose results are reported in one order or the other.
 
     Args:
-        kill_at: after so many suggestions and results another connection goes on.
+        folder: a new folder for the study.
+        sampler: the sampler.
+        trials: the number of trials.
+        backwards: whether the results of a batch are reported in reverse order.
+        kill_at: the number of suggestions and results after which another connection continues.
     """
     space = parse_space(SPACE, "space.yaml")
     settings = settings_of(space, sampler, batch=BATCH)
@@ -244,7 +248,7 @@ def test_a_batch_is_the_same_however_it_is_told_and_interrupted(
 
 
 def test_a_batch_learns_from_those_before_it_and_of_tpe_from_each_other(tmp_path: Path) -> None:
-    """No trial of a batch knows a value of the batch; batches of one know all."""
+    """A trial is suggested with the values of earlier batches, but none of its own batch."""
     found = [
         [each[1] for each in batches(tmp_path / sampler, sampler, 10, backwards=False)]
         for sampler in ("random", "tpe")
