@@ -1,4 +1,4 @@
-"""Small models to compare, written from NumPy, and the numbers that a comparison has to find."""
+"""Small models to compare, written from NumPy, and the numbers that a comparison must find."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Arrays = Mapping[str, np.ndarray]
 
 
 def drawn(seed: int = 0, config: Mapping[str, Any] = LLAMA, std: float = 0.05) -> dict[str, Any]:
-    """Normally distributed float32, for each tensor of a llama."""
+    """Draw normally distributed float32 numbers for each tensor of a llama."""
     draw = np.random.default_rng(seed)
     return {
         name: (std * draw.standard_normal(shape)).astype(np.float32)
@@ -32,7 +32,7 @@ def drawn(seed: int = 0, config: Mapping[str, Any] = LLAMA, std: float = 0.05) -
 
 
 def changed(arrays: Arrays, seed: int, std: float = 0.005) -> dict[str, np.ndarray]:
-    """Arrays after a random change of all elements."""
+    """Return arrays after a random change of all elements."""
     draw = np.random.default_rng(seed)
     return {
         n: (a + std * draw.standard_normal(a.shape)).astype(np.float32) for n, a in arrays.items()
@@ -46,7 +46,7 @@ def write(
     config: Mapping[str, Any] = LLAMA,
     tokens: Mapping[str, int] | None = None,
 ) -> Path:
-    """A model folder, of arrays that are rounded to a type of torch's name."""
+    """Write a model of arrays that are rounded to a type, named as in torch."""
     specs, kept = {}, []
     for name, array in arrays.items():
         bits = np.ascontiguousarray(array)
@@ -69,7 +69,7 @@ def write(
 
 
 def as_stored(array: np.ndarray, dtype: str) -> np.ndarray:
-    """float32 after it was stored in a type."""
+    """Return float32 numbers as they are after storage in a type."""
     return rounded(array.ravel(), BY_TORCH_NAME[dtype]).reshape(array.shape)
 
 
@@ -80,7 +80,7 @@ def compare(
     recipe: Path | None = None,
     **options: Any,
 ) -> dict[str, Any]:
-    """The document of a comparison; the state folder is in `place`."""
+    """Compare models, with the state folder in `place`, and return the document."""
     names = [str(model) for model in models]
     chosen = Options(state_dir=place / "state", **options)
     named = None if base is None else str(base)
@@ -88,11 +88,11 @@ def compare(
 
 
 def pair(place: Path, *models: object, **options: Any) -> dict[str, Any]:
-    """The only pair of a comparison."""
+    """Compare two models, and return the only pair."""
     [found] = compare(place, *models, **options)["pairs"]
     return found
 
 
 def flat(arrays: Arrays) -> np.ndarray:
-    """All elements, float64."""
+    """Return all elements of arrays in float64."""
     return np.concatenate([a.ravel().astype(np.float64) for a in arrays.values()])

@@ -48,7 +48,7 @@ def models(tmp_path: Path) -> list[Path]:
 
 @pytest.fixture
 def computed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The tensors that this process compares."""
+    """Return a list, to which the names of the compared tensors are added."""
     names: list[str] = []
     compute = TensorComparison.compute
 

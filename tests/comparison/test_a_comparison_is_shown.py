@@ -1,4 +1,4 @@
-"""Promise: terminals, pages, notebooks and programs are told what a comparison found."""
+"""Promise: terminals, pages, notebooks and programs show what a comparison found."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PAPER = "arXiv 2601.22285"
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """`base`, `math` and `code`, and the working folder."""
+    """Write `base`, `math` and `code`, and make their folder the working folder."""
     base = drawn()
     write(tmp_path / "base", base)
     write(tmp_path / "math", changed(base, 1), config={**LLAMA, "rope_theta": 5e5})

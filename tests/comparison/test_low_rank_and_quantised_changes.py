@@ -24,7 +24,7 @@ WIDE = {
 
 
 def with_lora(arrays: Arrays, rank: int, size: float, seed: int = 5) -> dict[str, np.ndarray]:
-    """Arrays with ``size * B @ A`` added to every matrix of a layer."""
+    """Return arrays with ``size * B @ A`` added to every matrix of a layer."""
     draw = np.random.default_rng(seed)
     merged = dict(arrays)
     for name, array in arrays.items():
@@ -70,7 +70,7 @@ def test_a_small_adapter_of_which_rounding_took_much(tmp_path: Path) -> None:
 
 
 def test_the_energy_is_that_of_the_singular_values(tmp_path: Path) -> None:
-    """A change of which most, not all, has a low rank: told, and not taken for an adapter."""
+    """A change that has a low rank only in part is reported as different, not as an adapter."""
     base = drawn(config=WIDE)
     mixed = changed(with_lora(base, 4, 1e-3), 2, 1e-3)
     a, b = write(tmp_path / "a", base, config=WIDE), write(tmp_path / "b", mixed, config=WIDE)
@@ -87,7 +87,7 @@ def test_a_fine_tune_is_of_no_low_rank_and_on_no_grid(tmp_path: Path) -> None:
 
 
 def test_a_few_elements_are_of_no_low_rank(tmp_path: Path) -> None:
-    """Though a matrix with so few of them is."""
+    """A change of 16 elements has a rank of at most 16, but is no adapter."""
     base = drawn(config=WIDE)
     few = {name: array.copy() for name, array in base.items()}
     for array in few.values():
@@ -100,7 +100,7 @@ def test_a_few_elements_are_of_no_low_rank(tmp_path: Path) -> None:
 
 
 def test_numpy_computes_in_the_threads_of_the_comparison_alone() -> None:
-    """And afterwards as before."""
+    """NumPy has as many threads after the comparison as before."""
     libraries = [
         (lib, name) for lib in blas._loaded() for name in blas._NAMES if blas._has(lib, name)
     ]
@@ -119,7 +119,7 @@ def test_numpy_computes_in_the_threads_of_the_comparison_alone() -> None:
 def quantised(
     array: np.ndarray, steps: int, group: int, *, symmetric: bool = True, least: int | None = None
 ) -> np.ndarray:
-    """The numbers after a round trip, by a grid for each group of a row."""
+    """Return numbers after a round trip over a grid for each group of a row."""
     grouped = array.reshape(-1, group or array.shape[1]).astype(np.float64)
     if symmetric:
         step = np.abs(grouped).max(axis=1, keepdims=True) / steps
@@ -166,7 +166,7 @@ def test_a_round_trip(
 
 
 def test_grids_of_another_model_are_no_round_trip(tmp_path: Path) -> None:
-    """Numbers on a grid, but not those of the model that they are compared with."""
+    """The numbers of one model are on a grid, but are not those of the other model."""
     back = {
         name: quantised(array, 127, 0) if "_proj" in name else array
         for name, array in drawn(9, config=WIDE).items()

@@ -62,13 +62,13 @@ def compared(place: Path, *names: str, recipe: Path, **options: Any) -> dict[str
 
 
 def in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have pieces end inside blocks of a merge."""
+    """Make pieces end inside blocks of a merge."""
     for name, value in (("AT_ONCE", 100), ("PIECE_ELEMENTS", 300), ("PROPOSING_ROWS", 4)):
         monkeypatch.setattr(pieces, name, value)
 
 
 def numbers(document: dict[str, Any]) -> list[dict[str, Any]]:
-    """The pairs, without the sentences, which have the models' names."""
+    """Return the pairs without their sentences, which have the models' names."""
     return [{**found, "findings": None} for found in document["pairs"]]
 
 

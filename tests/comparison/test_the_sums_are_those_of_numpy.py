@@ -19,7 +19,7 @@ def close(value: float) -> Any:
 
 
 def figures(first: np.ndarray, second: np.ndarray) -> dict[str, Any]:
-    """What a comparison says of two arrays."""
+    """Return the figures that a comparison of two arrays must find."""
     a, b = first.ravel().astype(np.float64), second.ravel().astype(np.float64)
     change, norm = np.linalg.norm(b - a), np.linalg.norm(a)
     return {
@@ -41,7 +41,7 @@ def found(group: dict[str, Any]) -> dict[str, Any]:
 def test_of_each_tensor_layer_and_kind(
     dtype: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In blocks that end inside rows, and pieces of a few."""
+    """Blocks end inside rows, and pieces have few elements."""
     monkeypatch.setattr(pieces, "AT_ONCE", 100)
     monkeypatch.setattr(pieces, "PIECE_ELEMENTS", 256)
     base = drawn()

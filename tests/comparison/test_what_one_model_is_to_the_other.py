@@ -56,7 +56,7 @@ def test_a_scaled_copy(factor: float, dtypes: tuple[str, str], tmp_path: Path) -
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float8_e4m3fn"])
 @pytest.mark.parametrize("stored", ["its own type", "float32"])
 def test_a_rounding(dtype: str, stored: str, tmp_path: Path) -> None:
-    """Stored in the narrow type, or back in the wide one; told from either side."""
+    """The rounded model is stored in either type, and is recognised from either side."""
     base = drawn()
     narrow = {name: as_stored(array, dtype) for name, array in base.items()}
     a = write(tmp_path / "a", base)
@@ -77,7 +77,7 @@ def test_a_rounding(dtype: str, stored: str, tmp_path: Path) -> None:
 
 
 def test_a_small_change_in_bfloat16_is_no_rounding_and_no_scaling(tmp_path: Path) -> None:
-    """Most elements stay as they are, and others move to a neighbour."""
+    """Most elements stay the same, and the others move to a neighbour."""
     base = {name: as_stored(array, "bfloat16") for name, array in drawn().items()}
     a = write(tmp_path / "a", base, "bfloat16")
     b = write(tmp_path / "b", changed(base, 1, 1e-5), "bfloat16")
@@ -153,7 +153,7 @@ def test_models_whose_names_differ_by_a_wrapper(tmp_path: Path) -> None:
 
 @pytest.mark.needs("torch")
 def test_a_model_with_its_adapter_is_the_merge_of_it(tmp_path: Path) -> None:
-    """Any reference of a recipe: `model+adapter` is what a merge of it writes."""
+    """A comparison reads any reference of a recipe, such as `model+adapter`."""
     base, draw = drawn(), np.random.default_rng(3)
     a = write(tmp_path / "a", base)
     names = [name for name in base if "q_proj" in name]
