@@ -168,7 +168,7 @@ def with_nan(values: np.ndarray) -> np.ndarray:
 
 
 def adapter_of(factor: float, recipe: str) -> Build:
-    """Return a function that writes an adapter of one number: an untrained one if that is 0."""
+    """Return a function that writes an adapter of one matrix; with the factor 0 it is untrained."""
 
     def build(models: Path) -> str:
         write(models / "a")

@@ -1,4 +1,6 @@
-"""5GB is decimal, 5GiB is binary, and what is no size is refused; what is shown is what it is."""
+"""5GB is decimal and 5GiB is binary; other texts are refused, and a size that is shown
+can be read.
+"""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Promise: a deleted model is reported in one line, and not as done."""
+"""Promise: a deleted model is reported as deleted: not as done, and not tensor by tensor."""
 
 from __future__ import annotations
 

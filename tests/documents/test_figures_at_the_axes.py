@@ -1,4 +1,4 @@
-"""Promise: the figures at an axis are the ones that the picture is drawn to, however small."""
+"""Promise: a tick at an axis is drawn where its figure is in the picture, however small."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Promise: experts are taken apart and put together where they lie, if nothing is lost thereby."""
+"""Promise: experts are separated or packed by reading files in place, if nothing is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Promise: what a dense model's config.json leaves out means what transformers takes it for."""
+"""Promise: values that a model's config.json leaves out are the defaults of transformers."""
 
 from __future__ import annotations
 

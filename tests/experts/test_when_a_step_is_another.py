@@ -1,4 +1,4 @@
-"""Promise: gates that were kept are used again only for the step that they are the result of."""
+"""Promise: gates that were kept are used again only for the step that computed them."""
 
 from __future__ import annotations
 

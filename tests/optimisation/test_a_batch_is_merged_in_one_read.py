@@ -274,7 +274,7 @@ class Killed(BaseException):
 
 
 def after(method: Callable[..., Any], calls: int) -> Callable[..., Any]:
-    """Return a method that kills the process at the end of a call, the last of `calls`."""
+    """Return a method that kills the process at the end of its call number `calls`."""
     left = [calls]
 
     def killed(*given: Any, **named: Any) -> Any:

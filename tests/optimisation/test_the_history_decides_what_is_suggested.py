@@ -84,7 +84,7 @@ def suggestions(
 
 @pytest.fixture(scope="module")
 def calm(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[dict[str, Any]]]:
-    """Return a cached function of a sampler that returns what one command suggests."""
+    """Return a function from a sampler to what one command suggests; each is computed once."""
     folder = tmp_path_factory.mktemp("calm")
     return cache(lambda sampler: suggestions(folder / sampler, sampler, 1))
 

@@ -1,4 +1,4 @@
-"""Promise: the best recipe and model stay, other models go, and nothing of the user's ever does."""
+"""Promise: the best recipe and model stay, other models are removed, and no file of the user is."""
 
 from __future__ import annotations
 

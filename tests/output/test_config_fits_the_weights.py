@@ -55,7 +55,7 @@ def test_the_dtype_is_written_under_the_key_that_is_there(key: str, tmp_path: Pa
 
 
 def test_text_that_only_json_can_hold_is_kept(tmp_path: Path) -> None:
-    """A lone surrogate has no encoding in UTF-8, and stays escaped; other letters do not."""
+    """A lone surrogate has no encoding in UTF-8 and stays escaped; other letters are encoded."""
     write_family(tmp_path, {**LLAMA, "odd": "\ud800, é"})
     recipe = "merge_method: passthrough\nmodels: [{model: math}]\n"
     out = merge(tmp_path, recipe, tmp_path / "out")

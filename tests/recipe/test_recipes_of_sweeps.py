@@ -74,7 +74,7 @@ def test_variants_are_named_one_by_one() -> None:
     ).filter(lambda values: len({str(value).lower() for value in values}) == len(values))
 )
 def test_the_text_of_a_variant_is_its_recipe(values: list[float]) -> None:
-    """The text has the variant's values, of any size, and the other settings of the recipe."""
+    """The text has the variant's values in place of the sweep, and the recipe's other settings."""
     found = sweep(f"  models[1].parameters.weight: {values}\n")
     assert weights(found) == values
     for variant in found.variants.values():

@@ -1,4 +1,4 @@
-"""docs/coming-from-mergekit.md names the differences that there are between the two programs."""
+"""Both programs behave as docs/coming-from-mergekit.md says of their differences."""
 
 from __future__ import annotations
 

@@ -231,7 +231,7 @@ def merged(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def ledger(merged: Path, tmp_path: Path) -> Path:
-    """Return a ledger with an ended attempt of the pid 8, and then one of the dead worker 7."""
+    """Return a ledger with an ended attempt of pid 8, and an open one of pid 7, which is dead."""
     path = Path(shutil.copy(merged, tmp_path))
     with closing(Ledger(path)) as opened:
         for pid in (8, 7):
