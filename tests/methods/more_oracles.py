@@ -1,4 +1,4 @@
-"""More merge methods over whole tensors in float64, written from their formulas alone."""
+"""Oracles of the methods that `oracles` lacks, written from their formulas alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The merge methods over whole tensors in float64: what the streaming ones must come to.
+"""Oracles of linear, SLERP, task arithmetic, TIES and DARE, over whole tensors in float64.
+
+The streaming methods must give the same numbers. `more_oracles` has the other methods.
 
 Written from the formulas as mergekit 0.1.5 was observed to apply them, with none of the program's
 code. Task vectors are differences in float32, as in mergekit.

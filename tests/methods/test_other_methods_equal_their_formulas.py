@@ -1,4 +1,4 @@
-"""Each method, streamed over blocks, equals its formula over whole tensors in float64."""
+"""The other methods, streamed over blocks, equal their formulas over whole tensors in float64."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The same recipe gives the weights that mergekit 0.1.5 writes, for the other families."""
+"""Recipes of the other methods give the weights of mergekit 0.1.5."""
 
 from __future__ import annotations
 

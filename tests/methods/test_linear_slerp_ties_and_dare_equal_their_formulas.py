@@ -1,4 +1,4 @@
-"""Every method, streamed over blocks in float32, equals its formula over whole tensors in float64.
+"""Linear, SLERP, TIES and DARE, streamed over blocks, equal their formulas over whole tensors.
 
 Each merge covers tensors of no, one and many elements, and of sizes around the block's.
 """
