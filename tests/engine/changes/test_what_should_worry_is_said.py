@@ -1,4 +1,4 @@
-"""Promise: what should worry in the numbers of a merge is said at its end, and by its status."""
+"""Promise: a merge reports doubtful numbers at its end, and its status reports them too."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def accounts(state: Path) -> dict[str, Any]:
 
 
 def told(models: Path, text: str, out: Path, **options: Any) -> list[str]:
-    """Merge, and return what is said at the end; that is what the status says, too."""
+    """Merge, and return the warnings of the status, which the merge reports at its end."""
     config = out.with_suffix(".yaml")
     config.write_text(text)
     reporter = Told()
@@ -106,7 +106,7 @@ def test_an_adapter_that_its_model_cannot_hold_is_told(
 
 
 def test_tensors_that_equal_the_base_are_named(models: Path, tmp_path: Path) -> None:
-    """A weight of 0 for one part of the model, which the recipe did not mean for a whole kind."""
+    """A weight of 0 for all tensors of a kind leaves the base's numbers in the output."""
     weights = "[{filter: q_proj, value: 0}, {value: 1}]"
     text = ADDED + f"- {{model: math, parameters: {{weight: {weights}}}}}\n"
     [found] = told(models, text, tmp_path / "out")
@@ -181,7 +181,7 @@ def test_nothing_is_said_where_nothing_is_measured(models: Path, tmp_path: Path)
 
 
 def test_strict_exits_with_75_after_such_a_merge_and_again(models: Path, tmp_path: Path) -> None:
-    """The model is there; a script that resumes what ended with 75 does not take it."""
+    """Exit code 75 keeps a script from using the complete model, also after another `run`."""
     config, reporter = tmp_path / "out.yaml", Told()
     config.write_text(TINY)
     for _ in range(2):
