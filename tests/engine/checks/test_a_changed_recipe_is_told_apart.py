@@ -1,4 +1,4 @@
-"""What decides the bytes is in the fingerprint, nothing else is, and a change is named."""
+"""Promise: a change of anything that decides the bytes, and of nothing else, is found and named."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def models(tmp_path: Path) -> Path:
 
 
 def parts(models: Path, recipe: str = RECIPE, seed: int = SEED, size: int = SHARD_SIZE) -> dict:
-    """What the fingerprint is made of, as it comes back from a ledger."""
+    """Return the parts of a plan's fingerprint, as they are read from a ledger."""
     with working_in(models):
         plan = Session(Options(seed=seed, shard_size=size)).plan(parse_recipe(recipe))
     return dict(json.loads(json.dumps(fingerprint_parts(plan))))

@@ -1,4 +1,4 @@
-"""Promise: a ledger that describes another output than its recipe makes is not gone on with."""
+"""Promise: a run does not continue with a ledger whose output is not that of its recipe."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ OTHERS = {
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run, `out`, beside its models."""
+    """Make a finished run, `out`, beside its models."""
     folder = tmp_path_factory.mktemp("made")
     write_family(folder / "models", {**LLAMA, "num_hidden_layers": 1})
     merge(folder / "models", RECIPE, folder / "out", shard_size=SIZE)

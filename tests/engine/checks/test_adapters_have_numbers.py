@@ -1,4 +1,4 @@
-"""An adapter whose training diverged is refused by its tensors' names, before it is merged."""
+"""Promise: an adapter with numbers that are not finite is refused before it is merged."""
 
 from __future__ import annotations
 

@@ -59,12 +59,12 @@ RECIPES = {
 }
 
 BATCHES = {"computed": 7, "statistics": 7, "copied": 19}
-"""After which a tensor is committed in part, and `math` was read."""
+"""The number of batches after which a tensor is committed in part, and `math` was read."""
 
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of one block each."""
+    """Make batches as small as one block."""
     use_small_batches(monkeypatch, 2048)
 
 
@@ -77,13 +77,13 @@ class Stopped:
     path: Path
 
     def plan(self) -> Plan:
-        """With the models as they are now."""
+        """Return the plan of the recipe with the models as they are now."""
         with working_in(self.models):
             sources = [open_source(ModelRef(name, name)) for name in ("base", "math")]
             return plan_of(self.recipe, *sources)
 
     def key(self, model: str) -> tuple[int, str]:
-        """The file of a model."""
+        """Return the number of a model's source, and the name of its file."""
         texts = [source.ref.text for source in self.plan().sources]
         return texts.index(model), FILE
 
@@ -96,7 +96,7 @@ class Stopped:
             return touched_files(self.plan(), ledger)
 
     def changed(self) -> set[tuple[int, str]]:
-        """Of all files that are touched; they are read to the end that was told."""
+        """Return the touched files that have changed, and check that the progress is complete."""
         plan, told = self.plan(), []
         with closing(Ledger(self.path)) as ledger:
             touched = touched_files(plan, ledger)
@@ -113,7 +113,7 @@ class Stopped:
             return set(units_of(plan, ledger, touched_files(plan, ledger), {*changed}))
 
     def flip(self, model: str, unit: int, block: int) -> None:
-        """A bit in the last byte that a block reads of a model."""
+        """Flip a bit in the last byte of a model that a block reads."""
         plan = self.plan()
         wanted, (number, _) = plan.units[unit], self.key(model)
         [tensor] = [t for t in stored_in(wanted.expression) if t.source == number]
@@ -135,7 +135,7 @@ class Stopped:
 def interrupt(
     monkeypatch: pytest.MonkeyPatch, models: Path, recipe: str, out: Path, batches: int
 ) -> None:
-    """A merge whose disk is full after so many batches."""
+    """Start a merge, and stop it by a full disk after so many batches."""
     commit, left = Units.commit_batch, iter(range(batches))
 
     def until_full(units: Units, *batch: Any) -> None:
@@ -163,7 +163,7 @@ def stopped(
 
 
 def blocks(stopped: Stopped, model: str) -> Iterator[tuple[int, int, bool]]:
-    """Units of several blocks that read a model, each with a block, and whether it was read."""
+    """Yield each block of the units that read a model: unit, block, and whether it is committed."""
     number, _ = stopped.key(model)
     for unit, row in zip(stopped.plan().units, stopped.rows()):
         if any(tensor.source == number for tensor in stored_in(unit.expression)):
@@ -173,7 +173,7 @@ def blocks(stopped: Stopped, model: str) -> Iterator[tuple[int, int, bool]]:
 
 @pytest.mark.parametrize("model", ["base", "math"])
 def test_every_byte_that_was_read_counts(stopped: Stopped, model: str) -> None:
-    """And what is touched without another content is the same."""
+    """A file that is touched, and whose bytes are the same, has not changed."""
     read = [(unit, block) for unit, block, was_read in blocks(stopped, model) if was_read]
     for other in ("base", "math"):
         stopped.touch(other)
@@ -209,7 +209,7 @@ def test_what_was_not_read_before_is_not_called_the_same(stopped: Stopped) -> No
 def test_a_file_is_read_to_its_first_difference(
     stopped: Stopped, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The others to their end."""
+    """The check reads no block of a file after the first one that differs."""
     read = [(unit, block) for unit, block, was_read in blocks(stopped, "math") if was_read]
     stopped.flip("math", *read[1])
     again: list[tuple[int, int]] = []
@@ -245,7 +245,7 @@ def test_both_models_are_named_where_both_differ(stopped: Stopped) -> None:
 def test_of_an_adapted_model_the_part_that_differs_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was read together is told apart by what was touched."""
+    """A model and its adapter are hashed together: the stamps show which of them has changed."""
     models = write_family(tmp_path / "models", TWO_LAYERS)
     query = "base_model.model.model.layers.0.self_attn.q_proj"
     for seed, name in enumerate(("adapter", "other")):
@@ -268,7 +268,7 @@ def test_of_an_adapted_model_the_part_that_differs_is_named(
 def test_a_local_model_after_one_of_the_hub_is_compared_with_its_own_hashes(
     hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What comes from the Hub has none: its content has its name there."""
+    """A model of the Hub has no input hashes, because its content is pinned."""
     models = write_family(tmp_path / "models", TWO_LAYERS)
     hub.commit("org/base", {path.name: path.read_bytes() for path in (models / "base").iterdir()})
     recipe = RECIPES["computed"].replace("model: base", "model: org/base")
@@ -289,7 +289,7 @@ def test_hashes_that_are_not_there_prove_nothing(stopped: Stopped) -> None:
 def test_what_was_computed_of_a_changed_model_is_pending_and_nothing_else(
     stopped: Stopped,
 ) -> None:
-    """Of one that was only touched, what was begun is: its statistics have no hash."""
+    """An incomplete unit that read a touched model is pending: its statistics have no hash."""
     read = {unit for unit, _, was_read in blocks(stopped, "math") if was_read}
     rows = stopped.rows()
     stopped.touch("math")
@@ -304,7 +304,7 @@ def test_what_was_computed_of_a_changed_model_is_pending_and_nothing_else(
 def test_a_check_changes_nothing_and_what_it_found_is_taken_afterwards(
     stopped: Stopped, tmp_path: Path
 ) -> None:
-    """A ledger that cannot be written is enough to check."""
+    """The check only reads the ledger; `record_touched` writes later what it found."""
     stopped.touch("math")
     plan, notes = stopped.plan(), list[str]()
     context = RunContext(Options(), Reporter(), Storage(), StopRequest(), RunStore(tmp_path))
@@ -325,7 +325,7 @@ def test_a_check_changes_nothing_and_what_it_found_is_taken_afterwards(
 
 
 def test_a_content_has_one_name_however_it_was_merged(stopped: Stopped, tmp_path: Path) -> None:
-    """Interrupted or not; another byte that is read has another name, for its model alone."""
+    """Interruptions do not change a content hash; another byte changes only its model's."""
 
     def names(state: str) -> dict[str, str]:
         [run] = RunStore(tmp_path / state).runs()

@@ -1,6 +1,4 @@
-"""What the end of a run reads is read before anything is computed: a damaged file is refused then,
-or told and copied.
-"""
+"""Promise: a damaged companion is refused or reported before anything is computed."""
 
 from __future__ import annotations
 
@@ -31,7 +29,7 @@ TEMPLATE = "{% for m in messages %}{% generation %}{{ m.content }}{% endgenerati
 
 @pytest.fixture
 def models(tmp_path: Path) -> Path:
-    """`a` and `b` with tokenizers that differ in a token."""
+    """Make the models `a` and `b`, whose tokenizers differ in a token."""
     folder = tmp_path / "models"
     for seed, name in enumerate("ab"):
         config = {**LLAMA, "num_hidden_layers": 1}
@@ -150,7 +148,7 @@ INVISIBLE = {
     ("vocab.json", "cut at the last byte"),
     ("vocab.json", "not UTF-8"),
 }
-"""What cannot be seen from the file alone, or would take too long or too much memory."""
+"""Damage that the file alone does not show, or that takes too long or too much memory to find."""
 
 
 @pytest.mark.parametrize("name", WHOLE)
@@ -178,7 +176,7 @@ def test_damage_of_what_is_copied_is_told_before_and_after(name: str, tmp_path: 
 
 
 def test_a_large_file_is_not_parsed(tmp_path: Path) -> None:
-    """It would take more memory than the merge."""
+    """Parsing a large tokenizer.json would take more memory than the merge."""
     path = tmp_path / "tokenizer.json"
     path.write_bytes(filling(8_000_000))
     tracemalloc.start()

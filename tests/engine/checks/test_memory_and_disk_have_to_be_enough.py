@@ -77,7 +77,7 @@ def test_not_even_one_thread_says_what_to_do(small: Plan, monkeypatch: pytest.Mo
 
 
 class Waiting:
-    """A clock that goes on while a run waits; memory comes when it is `until`."""
+    """A clock that advances while a run waits, and memory that is free from the time `until` on."""
 
     def __init__(self, patch: pytest.MonkeyPatch, until: float) -> None:
         self.time, self.told = 0.0, Told()
@@ -118,7 +118,7 @@ def test_and_stops_when_there_was_none_for_that_time(
 def test_what_the_user_allows_is_not_waited_for(
     small: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It will not become more."""
+    """A run does not wait for the memory that --memory allows: waiting does not raise it."""
     waiting = Waiting(monkeypatch, until=0)
     assert waiting.budget(small, 10**6, 60) == 10**6
     assert waiting.time == 0
@@ -147,7 +147,7 @@ def test_the_last_byte_that_is_needed_has_to_be_free(
 
 @pytest.fixture
 def remote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
-    """Of a model of the Hub that has to be downloaded, and of one that is here."""
+    """Make the plan of a merge of a local model and a model that has to be downloaded."""
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
@@ -166,7 +166,7 @@ def downloads(found: Plan, free: int, patch: pytest.MonkeyPatch, **more: Any) ->
 
 
 def test_downloads_and_output_share_a_disk(remote: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a download has already is not needed again, nor a file that nothing reads."""
+    """The downloaded part of a file, and a file that nothing reads, need no space."""
     assert downloads(remote, 1300, monkeypatch) == []
     [problem] = downloads(remote, 1299, monkeypatch)
     assert "--evict" in problem.fix and "--stream" not in problem.fix

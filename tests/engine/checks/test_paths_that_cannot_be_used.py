@@ -1,4 +1,4 @@
-"""A path that cannot be used is told at once: exit 2, what to do, and nothing written."""
+"""Promise: a path that cannot be used is refused with exit code 2; nothing is written."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ models: [{model: math}, {model: code}]
 
 @dataclass(frozen=True)
 class Case:
-    """One path.
+    """A path that cannot be used.
 
     Args:
-        says: words that stand in the message, in this order.
+        says: words of the message, in this order.
         out: the output folder.
         state: the state folder.
         config: the recipe's path.
-        make: makes what is at the path.
+        make: a function that creates what is at the path.
     """
 
     says: str
@@ -137,7 +137,7 @@ CASES = {
 
 
 def refused(words: list[str | bytes], folder: Path) -> str:
-    """What `resumerge` says, for whom permissions count."""
+    """Return the message of a command without root's privileges, which must exit with code 2."""
     code, text = unprivileged(words, folder)
     assert code == 2, text
     assert "Traceback" not in text

@@ -1,4 +1,4 @@
-"""Whatever is wrong with the input: exit 2, what, where, found and what to do; nothing written."""
+"""Promise: faulty input exits with code 2, and is named with a remedy; nothing is written."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ models:
 
 @dataclass(frozen=True)
 class Case:
-    """One thing that is wrong.
+    """A fault in the input.
 
     Args:
         recipe: the text of recipe.yaml.
-        says: words that stand in the message, in this order.
-        line: of recipe.yaml, where the fault is in it.
-        path: in recipe.yaml, likewise.
-        spoil: makes the fault in the models' folder, where it is there.
-        options: of the command.
-        free: bytes that the disk has left; None: as many as it has.
-        where: what the message names as the place, where that is not the recipe.
+        says: words of the message, in this order.
+        line: the line of recipe.yaml that the message names; None if it names none.
+        path: the key of recipe.yaml that the message names after the line.
+        spoil: a function that makes the fault in the models' folder.
+        options: the options of the command.
+        free: the bytes that the disk appears to have free; None for the disk's own number.
+        where: the place that the message names.
     """
 
     recipe: str
@@ -56,7 +56,7 @@ class Case:
 
 
 def with_shape(folder: Path) -> None:
-    """The head of one model has four rows more."""
+    """Give the head of one model four more rows."""
     path = folder / "code" / "model.safetensors"
     tensors = load_file(path)
     tensors["lm_head.weight"] = torch.zeros(52, 16)
@@ -94,7 +94,7 @@ def lying(folder: Path) -> None:
 
 
 def with_index_alone(folder: Path, file: str) -> None:
-    """An index that names a file; beside a single file it would not be read."""
+    """Write an index that names a file, and delete the single file, which has precedence."""
     (folder / "code/model.safetensors").unlink()
     index = {"weight_map": {"lm_head.weight": file}}
     (folder / "code" / INDEX_FILE).write_text(json.dumps(index))
@@ -277,7 +277,7 @@ def family(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def prepared(case: Case, family: Path, folder: Path) -> dict[str, int]:
-    """Make a case's models and recipe; what is then in the folder."""
+    """Make a case's models and recipe, and return the content of the folder."""
     shutil.copytree(family, folder, dirs_exist_ok=True)
     (folder / "recipe.yaml").write_text(case.recipe)
     case.spoil(folder)
@@ -335,7 +335,7 @@ def test_a_worker_that_refuses_says_so_through_its_supervisor(
 
 
 def everything_in(folder: Path) -> dict[str, int]:
-    """Every path below a folder with its time of change."""
+    """Return the modification time of every path below a folder."""
     return {str(path): path.stat().st_mtime_ns for path in folder.rglob("*")}
 
 

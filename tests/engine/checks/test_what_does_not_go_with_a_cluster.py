@@ -114,7 +114,7 @@ def test_a_file_where_tasks_have_their_folder(models: Path, tmp_path: Path) -> N
 def test_a_disk_that_is_too_small(
     refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is advised is possible with --ray."""
+    """The message recommends only options that can be combined with --ray."""
     monkeypatch.setattr(disk, "free_bytes", lambda path: 0)
     assert "mirror_then_delete=True" in refused()
     said = refused(ray="local")

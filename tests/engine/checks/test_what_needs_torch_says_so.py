@@ -60,7 +60,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def config(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
-    """A function that writes a recipe, where torch and transformers are not installed."""
+    """Hide torch and transformers, and return a function that writes a recipe."""
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.setitem(sys.modules, "transformers", None)
 
@@ -129,7 +129,7 @@ def test_a_file_of_methods_that_imports_it_says_what_to_install(
 
 
 def test_two_modules_alone_import_it_when_they_are_imported() -> None:
-    """Each is imported where a plan has something for torch to compute."""
+    """Each of the two modules is imported when a plan has work for torch."""
     done = subprocess.run(
         [sys.executable, "-c", IMPORT_ALL], capture_output=True, text=True, check=True
     )

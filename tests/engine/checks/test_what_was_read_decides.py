@@ -30,7 +30,7 @@ MATH, CODE = (0, "model.safetensors"), (1, "model.safetensors")
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run, `out`, beside its models."""
+    """Make a finished run, `out`, beside its models."""
     folder = tmp_path_factory.mktemp("made")
     write_family(folder / "models", {**LLAMA, "num_hidden_layers": 1})
     merge(folder / "models", RECIPE, folder / "out")
@@ -39,7 +39,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @dataclass
 class Found:
-    """The run and its models, in a place of their own."""
+    """A copy of the run's ledger and of its models."""
 
     models: Path
     ledger: Ledger
@@ -47,7 +47,7 @@ class Found:
 
     @property
     def plan(self) -> Plan:
-        """Of the models as they are now."""
+        """The plan of the models as they are now."""
         with working_in(self.models):
             return Session(Options()).plan(parse_recipe(RECIPE))
 
@@ -66,7 +66,7 @@ class Found:
             )
 
     def units(self, changed: set[SourceFileKey]) -> list[str]:
-        """Names of the units that are to be computed again."""
+        """Return the names of the units that have to be computed again."""
         plan = self.plan
         return [plan.units[n].name for n in units_of(plan, self.ledger, self.touched(), changed)]
 
@@ -131,7 +131,7 @@ def test_one_bit_is_a_change_whatever_the_time_says(found: Found, tensor: str) -
 
 
 def test_a_change_of_what_nobody_read_is_none(found: Found) -> None:
-    """Nothing is committed of the tensor."""
+    """A difference in a tensor of which nothing is committed is not a change."""
     found.flip("code", "lm_head.weight")
     [number] = [u.number for u in found.plan.units if u.name == "lm_head.weight"]
     found.ledger.units.forget([number], "test")
@@ -140,7 +140,7 @@ def test_a_change_of_what_nobody_read_is_none(found: Found) -> None:
 
 
 def test_without_a_stamp_each_file_is_touched(found: Found) -> None:
-    """As after a move to another machine."""
+    """A ledger has no stamps of the models on a machine to which the run moved."""
     change(found.ledger.path, "UPDATE sources SET stamps = NULL WHERE number = 1")
     assert found.touched() == {CODE}
     change(found.ledger.path, "UPDATE sources SET stamps = NULL")
@@ -148,7 +148,7 @@ def test_without_a_stamp_each_file_is_touched(found: Found) -> None:
 
 
 def test_where_it_is_not_known_what_was_read_it_is_another(found: Found) -> None:
-    """There is nothing to compare a touched file with."""
+    """A touched file without input hashes counts as changed, because it cannot be compared."""
     os.utime(found.file("code"))
     change(found.ledger.path, "UPDATE units SET input_hashes = NULL WHERE name = 'lm_head.weight'")
     assert found.changed() == {CODE}
@@ -157,7 +157,7 @@ def test_where_it_is_not_known_what_was_read_it_is_another(found: Found) -> None
 def test_a_tensor_that_was_not_finished_is_computed_again_where_a_model_was_touched(
     found: Found,
 ) -> None:
-    """Its sums were made of what has no hash yet."""
+    """The statistics of an incomplete unit depend on blocks whose hashes are not known yet."""
     os.utime(found.file("code"))
     name = "model.embed_tokens.weight"
     change(found.ledger.path, f"UPDATE units SET blocks = 2 WHERE name = '{name}'")

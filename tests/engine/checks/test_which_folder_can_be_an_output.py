@@ -1,5 +1,4 @@
-"""Promise: an output is a new or empty folder outside of every source, wherever links lead; what a
-new run replaces does not count against it."""
+"""Promise: an output is new or empty, and outside of every source; replaced files do not count."""
 
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ RECIPE = "merge_method: linear\nparameters: {weight: 1}\nmodels: [{model: a}, {m
 
 
 def found(out: Path, *ours: str) -> str:
-    """What a message says is in the way; empty if nothing is."""
+    """Return the names of the files that are in the way of an output; empty if none are."""
     return "".join(problem.found for problem in check_output(OutputPath(out), ours))
 
 
@@ -73,7 +72,7 @@ def test_what_an_unfinished_run_left_is_told_apart(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", [".safetensors", ".bin", ".pt", ".pth", ".ckpt"])
 def test_a_new_folder_is_not_named_like_a_weight_file(tmp_path: Path, suffix: str) -> None:
-    """A folder that exists is what the user means."""
+    """A name with this suffix suggests a file, but the output is a folder, as its model is."""
     out = OutputPath(tmp_path / f"merged-1.5{suffix}")
     [problem] = check_form(out, "math", single=False)
     assert problem.found == out.path.name
@@ -120,7 +119,7 @@ def test_one_file_has_a_name_that_it_can_have_in_a_mirror(tmp_path: Path, name: 
 
 
 def test_an_output_is_outside_of_a_source_wherever_links_lead(tmp_path: Path) -> None:
-    """A folder whose name begins with that of a source is none inside it."""
+    """A folder whose name begins with a source's name is not inside that source."""
     (tmp_path / "model").mkdir()
     (tmp_path / "link").symlink_to("model")
     source, link = tmp_path / "model", tmp_path / "link"
@@ -136,7 +135,7 @@ def test_an_output_is_outside_of_a_source_wherever_links_lead(tmp_path: Path) ->
 def test_what_is_replaced_gives_its_space_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: int
 ) -> None:
-    """What of it is on the disk: a file may have holes."""
+    """A replaced file frees only its allocated blocks: a file may have holes."""
     made = plan(RECIPE, llama("a"), llama("b"))
     out, size = tmp_path / "out", 1 << 20
     out.mkdir()
@@ -184,7 +183,7 @@ def test_downloads_and_an_output_on_another_disk_need_their_own_space(
 
 
 def test_a_folder_is_known_by_whatever_name(tmp_path: Path) -> None:
-    """A mount plays a disk that ignores the case of names: both lead there, and no link does."""
+    """A mount gives a folder two names, as a disk that ignores the case of names does."""
     model, same = tmp_path / "model", tmp_path / "MODEL"
     (model / "below").mkdir(parents=True)
     same.mkdir()
