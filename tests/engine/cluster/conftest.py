@@ -1,4 +1,4 @@
-"""What tests of tasks and their driver share, without Ray: models, shards of a run, a driver."""
+"""Fixtures of tests of tasks and their driver without Ray: models, shards of a run, a driver."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def computed(models: Path, tmp_path_factory: pytest.TempPathFactory) -> ComputedShards:
-    """A run whose shards were computed once."""
+    """Make a run whose shards were computed once."""
     return ComputedShards(Shards(models, RECIPES["ties"], tmp_path_factory.mktemp("run")))
 
 
 @pytest.fixture
 def make(computed: ComputedShards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
-    """Makes a driver of such a run, with some options."""
+    """Return a function that makes a driver of such a run, with some options."""
     return lambda **options: Bench(computed, tmp_path, monkeypatch, **options)
 
 

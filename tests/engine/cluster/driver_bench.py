@@ -1,4 +1,4 @@
-"""A driver whose cluster does what a test says, with the run's own plan, ledger and folders."""
+"""A driver on a cluster that a test directs, with the run's own plan, ledger and folders."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ComputedShards:
         self.finished = [shards.compute(shard.number) for shard in shards.plan.shards]
 
     def again(self, folder: Path) -> Shards:
-        """The run before any of its shards is there, in another folder."""
+        """Copy the run to another folder, where none of its shards exists yet."""
         found = copy.copy(self.shards)
         path = self.shards.ledger.path
         shutil.copytree(path.parent, folder / "state")
@@ -58,7 +58,7 @@ class ComputedShards:
 
 
 class Moved:
-    """Counts what was moved for tasks."""
+    """A counter of the bytes and requests of tasks."""
 
     def __init__(self) -> None:
         self.told: list[tuple[int, int]] = []
@@ -68,7 +68,7 @@ class Moved:
 
 
 class Progressed(Told):
-    """Keeps what is told of the progress, too."""
+    """A reporter that also keeps all progress updates."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class Progressed(Told):
 
 
 class Watch:
-    """Keeps the units whose sources are looked at."""
+    """A record of the units whose sources are checked."""
 
     def __init__(self) -> None:
         self.units: list[str] = []
@@ -94,7 +94,7 @@ class Watch:
 
 Make = Callable[..., "Bench"]
 Turn = Callable[[], Collection[int]]
-"""What happens while the driver waits; returns the tasks that end, by the order of submission."""
+"""An action while the driver waits; it returns the numbers of the submitted tasks that end."""
 
 
 def _computes_nothing(task: ShardTask, *given: object) -> Outcome:
@@ -105,10 +105,10 @@ class Bench:
     """The driver's side of a run, a cluster, and a clock.
 
     Attributes:
-        alive: the machines, as the head says when it is asked.
-        submitted: the tasks, with what each asked for and where it must not go.
-        outcomes: what comes of each task that ends.
-        turns: what happens each time that the driver waits for tasks.
+        alive: the machines that the head lists.
+        submitted: the tasks, each with its request and the machines that it must avoid.
+        outcomes: the outcome of each task that has ended.
+        turns: the actions while the driver waits, one for each wait.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class Bench:
     def _running(self, task: ShardTask, shard: Shard, request: TaskRequest) -> RunningTask:
         return RunningTask(task, shard, request, changed=self.now, fitted=self.now)
 
-    # What the driver calls of a computation, and of a cluster
+    # The methods of a computation and of a cluster that the driver calls
 
     def sealed(self, number: int) -> None:
         self.announced.append(number)
@@ -184,16 +184,16 @@ class Bench:
     def cancel(self, future: int) -> None:
         self.cancelled.append(future)
 
-    # What a test does
+    # The methods that a test calls
 
     def over(self, *numbers: int) -> None:
-        """Work until these shards are done."""
+        """Run the driver until these shards are done."""
         pending = [self.plan.shards[number] for number in numbers]
         this: Any = self
         Driver(this, this, self.journal, self.exchange, pending).run()
 
     def publishes(self, number: int, node: Node = NODES[0], **changes: Any) -> Finished:
-        """A shard gets its final name, and its record is there."""
+        """Give a shard its final name, and write its record."""
         shard, record = self.plan.shards[number], self.computed.finished[number].record
         path = self.files.final(shard)
         path.parent.mkdir(exist_ok=True)
@@ -209,7 +209,7 @@ class Bench:
         return endpoint
 
     def ends(self, future: int, outcome: Outcome | None = None, seconds: float = 0.0) -> Turn:
-        """A turn in which a task ends; by default with its shard."""
+        """Return a turn in which a task ends, by default with its shard."""
 
         def turn() -> Collection[int]:
             self.now += seconds
@@ -220,11 +220,11 @@ class Bench:
         return turn
 
     def fails(self, future: int, node: Node | None, reason: str = "lost") -> Turn:
-        """A turn in which a task fails."""
+        """Return a turn in which a task fails."""
         return self.ends(future, Failed(node, Reason(reason), "it failed"))
 
     def beats(self, future: int, beat: Beat | None = None, seconds: float = 0.0) -> Turn:
-        """A turn in which a task has a heartbeat, or none has one."""
+        """Return a turn in which a task writes a heartbeat; no task does if it is None."""
 
         def turn() -> Collection[int]:
             self.now += seconds
@@ -243,7 +243,7 @@ class Bench:
         return [task.id for task, _, _ in self.submitted]
 
     def events(self) -> list[tuple[str, Mapping[str, Any]]]:
-        """Kind and data of each event since the driver began."""
+        """Return the kind and data of each event since the driver began."""
         return [
             (event["kind"], event["data"]) for event in self.ledger.events.all()[self._before :]
         ]

@@ -20,7 +20,7 @@ Over = Callable[[Bench], list[str]]
 
 @pytest.fixture
 def over(monkeypatch: pytest.MonkeyPatch) -> Over:
-    """Computes what is pending, and returns the addresses that it connected to."""
+    """Return a function that computes all pending shards, and returns the clusters' addresses."""
 
     def compute(bench: Bench) -> list[str]:
         addresses: list[str] = []
@@ -70,7 +70,7 @@ def test_where_no_cluster_is_nothing_is_left(make: Make, over: Over) -> None:
 
 
 def test_what_was_published_before_a_stop_counts(bench: Bench, over: Over) -> None:
-    """Tasks that go on are given up."""
+    """A stop ends the tasks that have published nothing."""
 
     def publishes_and_stops() -> list[int]:
         bench.publishes(1)

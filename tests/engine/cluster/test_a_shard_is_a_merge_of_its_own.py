@@ -1,5 +1,4 @@
-"""Promise: what a task gets is small, and merges to the bytes of its shard; what it published is
-journaled only if it is what its record says."""
+"""Promise: a task needs a small plan only; its shard is journaled only if it is as recorded."""
 
 from __future__ import annotations
 
@@ -79,7 +78,7 @@ def test_gates_of_an_embedding_are_made_by_each_task(tmp_path: Path) -> None:
 
 
 def test_gates_of_hidden_states_are_one_machines(tmp_path: Path) -> None:
-    """Their bits depend on its processor."""
+    """Gates from hidden states have bits that depend on the processor."""
     write_dense(tmp_path, CONFIGS["mistral"])
     with working_in(tmp_path):
         (tmp_path / "moe.yaml").write_text("base_model: ./base\ngate_mode: hidden\n" + EXPERTS)
@@ -96,7 +95,7 @@ def test_a_plan_of_a_shard_is_small(models: Path, tmp_path: Path) -> None:
 
 
 def with_adapter(models: Path, folder: Path) -> Path:
-    """The models, and an adapter of one module of `math`."""
+    """Make a folder with the models, and with an adapter of one module of `math`."""
     for path in models.iterdir():
         (folder / path.name).symlink_to(path)
     (folder / "adapter").mkdir()
@@ -115,7 +114,7 @@ ADAPTED = "merge_method: passthrough\nmodels: [{model: math+adapter}]\n"
 def test_a_task_knows_the_files_that_it_reads_of_a_model_with_an_adapter(
     models: Path, tmp_path: Path
 ) -> None:
-    """With what their headers say, where they have to be downloaded."""
+    """A shard's plan has only the files and tensors that its units read of base and adapter."""
     (folder := tmp_path / "models").mkdir()
     plan = Shards(with_adapter(models, folder), ADAPTED, tmp_path).plan
     [source] = plan.sources
@@ -237,7 +236,7 @@ def test_a_file_of_somebody_else_is_set_aside(models: Path, tmp_path: Path) -> N
 
 
 def test_a_task_that_was_given_up_publishes_nothing(models: Path, tmp_path: Path) -> None:
-    """Its folder is gone: neither a record is left, nor is anybody's file renamed."""
+    """A task whose folder is deleted leaves no record and renames no file."""
     shards = Shards(models, RECIPES["copies"], tmp_path)
     finished, [path] = shards.compute(1), [*shards.out.glob("*.safetensors")]
     path.write_text("mine")
@@ -305,7 +304,7 @@ def test_a_task_that_waits_for_a_server_can_be_stopped(
 
 
 def test_a_worker_looks_at_no_other_machines_cache() -> None:
-    """A streamed file is streamed there, whatever the driver has of it."""
+    """A worker streams a file that the driver's machine has in its cache."""
     files = {"model.safetensors": SourceFile("model.safetensors", 1, {"etag": "x"}, present=True)}
     ref, elsewhere = ModelRef("org/model", "org/model"), Path("/elsewhere")
     source = Source(
@@ -323,7 +322,7 @@ def test_a_worker_looks_at_no_other_machines_cache() -> None:
 
 
 def test_the_version_of_torch_counts_where_it_computes(models: Path, tmp_path: Path) -> None:
-    """Also the product of an adapter's matrices."""
+    """Torch also computes the product of an adapter's matrices."""
     (folder := tmp_path / "models").mkdir()
     adapted = Shards(with_adapter(models, folder), ADAPTED, tmp_path).plan
     (other := tmp_path / "other").mkdir()
@@ -375,5 +374,5 @@ def test_what_no_machine_has_room_for_is_not_submitted_again() -> None:
     [("source_changed", True), ("hash_conflict", True), ("disk_full", False), ("oom", False)],
 )
 def test_what_would_happen_anywhere_stops_the_run(reason: str, stops: bool) -> None:
-    """A full disk may be one machine's own: its temporary files, its cache."""
+    """A full disk may concern one machine only: its temporary files or its cache."""
     assert stops_the_run(Failed(None, Reason(reason), "")) is stops

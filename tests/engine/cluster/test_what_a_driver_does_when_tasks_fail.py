@@ -1,4 +1,4 @@
-"""Promise: what fails is done elsewhere, then by the driver, which tells what is in its way."""
+"""Promise: a shard whose task fails is computed elsewhere, and at last by the driver."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_a_machine_that_a_task_does_not_fit_is_no_other_place(bench: Bench) -> N
 
 
 def test_machines_are_asked_for_before_each_task(make: Make) -> None:
-    """One may have gone with the task that was there."""
+    """A machine may have disappeared together with its task."""
     bench = make(threads=None)
     bench.alive = [MACHINES[0], Machine("large", {"CPU": 9.0})]
 
@@ -155,7 +155,7 @@ def test_machines_are_asked_for_before_each_task(make: Make) -> None:
 
 
 def here(bench: Bench, monkeypatch: pytest.MonkeyPatch, **outcome: Any) -> list[ShardTask]:
-    """What the driver computes in its own process."""
+    """Return the tasks that the driver computes in its own process."""
     tasks = []
 
     def run(task: ShardTask, node: Node, stop: object, reporter: object) -> Any:
@@ -274,7 +274,7 @@ def test_nothing_is_given_up_where_that_is_not_asked_for(make: Make) -> None:
 
 
 def test_what_waits_for_its_turn_is_not_late_while_another_task_goes_on(bench: Bench) -> None:
-    """Nor when that has ended, and its machine takes the next one."""
+    """A task that waits has the whole limit again when the other task has ended."""
     limit = max(LIMIT, START_SECONDS)
     bench.turns = [
         bench.beats(0, Beat(A, 1)),
@@ -319,7 +319,7 @@ def test_what_no_machine_takes_any_more_is_computed_here(
 
 
 def test_a_task_whose_machine_is_gone_is_lost(bench: Bench) -> None:
-    """Also where it had a heartbeat just now; it goes elsewhere at once."""
+    """The shard gets another task at once, even if the lost task had a recent heartbeat."""
     bench.turns = [bench.beats(0, Beat(B, 1)), bench.beats(1, Beat(A, 1)), bench.ends(2)]
 
     def gone() -> list[int]:
@@ -430,7 +430,7 @@ def test_a_task_that_is_silent_since_it_published_is_ended(bench: Bench) -> None
 def test_what_a_lost_task_may_have_published_is_done_again(
     bench: Bench, wrong: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A record of another run, of nobody knows where, or without its file."""
+    """The record is of another run, comes from an unknown node, or has no file."""
     monkeypatch.setattr(folder, "VISIBLE_SECONDS", 0.0)
 
     def publishes_and_is_lost() -> list[int]:
@@ -448,7 +448,7 @@ def test_what_a_lost_task_may_have_published_is_done_again(
 
 
 def test_another_task_of_a_shard_that_is_done_is_ended(bench: Bench) -> None:
-    """That it ends is no failure; one that was silent may be the first after all."""
+    """The end of a superfluous task is not a failure, and a silent task may finish first."""
 
     def other_is_given_up() -> list[int]:
         assert bench.cancelled == [0, 2] and not bench.endpoint_of(2).own_folder.exists()
@@ -514,7 +514,7 @@ def test_a_signal_ends_the_tasks(bench: Bench) -> None:
 def test_a_driver_that_must_not_go_on_ends_its_tasks(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another machine may have taken over."""
+    """Another machine may have taken the lease over."""
 
     def check() -> None:
         raise Resumable(Reason.MIRROR_TAKEN_OVER, "Another machine")
@@ -524,6 +524,6 @@ def test_a_driver_that_must_not_go_on_ends_its_tasks(
 
 
 def test_an_outcome_is_of_the_class_that_it_says(bench: Bench, computed: ComputedShards) -> None:
-    """What the bench makes up is what tasks return."""
+    """The bench makes outcomes of the classes that tasks return."""
     assert isinstance(computed.finished[0], Finished)
     assert isinstance(bench.publishes(0).record, type(computed.finished[0].record))

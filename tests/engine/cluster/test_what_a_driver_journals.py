@@ -34,7 +34,7 @@ from resumerge.storage import Storage
 STALLED = 100.0
 NODE = Node("node", "host")
 OTHER = bytes(16)
-"""The hash of a block that nobody computes."""
+"""The hash of a block that no task computes."""
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Exchange(FolderExchange):
-    """An exchange that hears of one task, which says the same for ever."""
+    """An exchange with the heartbeat of one task, which never changes."""
 
     beat_seconds = 0.0
 
@@ -82,7 +82,7 @@ class DriverSide:
         pass
 
     def over(self, cluster: Any, pending: Sequence[int]) -> None:
-        """Work until all is done."""
+        """Run the driver until all pending shards are done."""
         this: Any = self
         shards = [self.plan.shards[number] for number in pending]
         Driver(this, cluster, self.journal, self.exchange, shards).run()
@@ -105,7 +105,7 @@ def run(shards: Shards) -> Iterator[DriverSide]:
 def test_a_shard_that_is_not_there_is_not_journaled(
     shards: Shards, run: DriverSide, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The task says that it has published it; another program may have taken it away."""
+    """A task has published the shard, and another program has moved it away."""
     monkeypatch.setattr(folder, "VISIBLE_SECONDS", 0.0)
     shard, finished = shards.plan.shards[1], shards.compute(1)
     path = shards.out / shard.name
@@ -120,7 +120,7 @@ def test_a_shard_that_is_not_there_is_not_journaled(
 def test_a_record_goes_once_the_ledger_has_what_it_says(
     shards: Shards, run: DriverSide, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A driver that is killed before is followed by one that adopts it."""
+    """The record outlives a driver that is killed before the commit: the next driver adopts it."""
     shard, finished, gone = shards.plan.shards[1], shards.compute(1), list[str]()
 
     def journaled(task: str, of: Shard) -> None:
@@ -134,7 +134,7 @@ def test_a_record_goes_once_the_ledger_has_what_it_says(
 def test_a_shard_has_its_name_once_its_record_is_there(
     shards: Shards, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A task that is killed between the two has its work adopted."""
+    """A driver can adopt every shard that has its name, because its record exists already."""
     rename, named = Storage.rename, list[str]()
 
     def watched(storage: Storage, source: Path, target: Path) -> None:
@@ -152,7 +152,7 @@ def test_a_shard_has_its_name_once_its_record_is_there(
 
 
 class Cluster:
-    """A cluster whose first task comes back when another one has computed its shard."""
+    """A cluster whose first task ends after another task has computed its shard."""
 
     machines = (Machine(NODE.id, {"CPU": 4.0}),)
 
@@ -194,7 +194,7 @@ class Cluster:
 def test_what_a_task_computed_that_was_given_up_is_compared(
     run: DriverSide, differs: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A machine whose bytes differ is found, also if nobody waits for it any more."""
+    """A machine that computes different bytes is found even if its task was given up."""
     cluster = Cluster(differs=differs)
     clock = SimpleNamespace(monotonic=lambda: cluster.now)
     for module in (driver, running):
@@ -210,7 +210,7 @@ def test_what_a_task_computed_that_was_given_up_is_compared(
 
 
 class Losing(Cluster):
-    """A cluster whose first task comes back first, and what it published is gone."""
+    """A cluster whose first task ends first, and whose published shard is gone."""
 
     def __init__(self, shards: Shards) -> None:
         super().__init__(differs=False)
@@ -228,7 +228,7 @@ class Losing(Cluster):
 def test_what_was_given_up_and_is_not_there_is_not_done_once_more(
     shards: Shards, run: DriverSide, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another task has the shard already."""
+    """Another task of the same shard is already running."""
     monkeypatch.setattr(folder, "VISIBLE_SECONDS", 0.0)
     cluster = Losing(shards)
     clock = SimpleNamespace(monotonic=lambda: cluster.now)

@@ -1,4 +1,4 @@
-"""Promise: a task whose heartbeat changes is at work; none is late while none can be heard."""
+"""Promise: a task whose heartbeat changes is at work; no task is late while none can be read."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ NODE = Node("node", "host")
 
 
 class Denied(OSError):
-    """The error of a store that will not answer another time."""
+    """An error of a store that denies access for good."""
 
     denied = True
 
 
 class Exchange:
-    """Tells the heartbeats that the test sets, or fails."""
+    """An exchange with the heartbeats that a test sets, or with an error."""
 
     patience = PATIENCE
 
@@ -43,7 +43,7 @@ class Exchange:
 
 
 class Bench:
-    """Two tasks, what is heard of them, and a clock."""
+    """Two tasks, their heartbeats, and a clock."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
@@ -58,12 +58,12 @@ class Bench:
         return RunningTask(task, none, none, changed=self.now, fitted=self.now)
 
     def heard(self, seconds: float) -> list[str]:
-        """The tasks that are heard of some seconds later."""
+        """Advance the clock, and return the tasks whose heartbeats have changed."""
         self.now += seconds
         return [task.task.id for task in self.heartbeats.read(self.tasks)]
 
     def silent(self) -> list[float]:
-        """For how many seconds each task has been silent."""
+        """Return the seconds for which each task has been silent."""
         return [self.now - task.changed for task in self.tasks]
 
 
@@ -113,7 +113,7 @@ def test_the_last_heartbeat_of_a_task_is_known_where_none_can_be_read(bench: Ben
 
 
 class OneObject:
-    """A bucket with the object of one task, whose answers may be lost."""
+    """A bucket with the object of one task, whose responses may be lost."""
 
     def __init__(self) -> None:
         self.there: bytes | None = opening("nonce")
@@ -131,7 +131,7 @@ class OneObject:
 
 @pytest.mark.parametrize("lost", [0, 1, 2])
 def test_a_task_goes_on_though_answers_to_its_heartbeats_are_lost(lost: int) -> None:
-    """What is there is its own; it ends where nothing is."""
+    """A task recognises its own object, and ends if there is none."""
     endpoint = BucketEndpoint("s3://box/m", TaskName(1, "shard0-1"), "nonce", None, PATIENCE)
     bucket: Any = OneObject()
     vars(endpoint)["_store"] = bucket

@@ -1,4 +1,4 @@
-"""Promise: an address where something else listens than Ray holds nobody up."""
+"""Promise: an address where another program than Ray listens does not block a run."""
 
 from __future__ import annotations
 
@@ -35,14 +35,17 @@ def recipe(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def silent() -> Iterator[socket.socket]:
-    """Accepts connections, and says nothing. Ray asks the machine's own address for 127.0.0.1."""
+    """Yield a server that accepts connections, and sends nothing.
+
+    Ray uses the machine's own address for 127.0.0.1.
+    """
     with socket.create_server(("0.0.0.0", 0)) as listening:
         yield listening
 
 
 @pytest.fixture
 def web() -> Iterator[socket.socket]:
-    """Answers HTTP, as Ray's dashboard does."""
+    """Yield a server that answers HTTP, as Ray's dashboard does."""
     with ThreadingHTTPServer(("0.0.0.0", 0), BaseHTTPRequestHandler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()

@@ -1,4 +1,4 @@
-"""Promise: Ray is asked for what the driver means, and what it answers, or does not, is told."""
+"""Promise: Ray gets the requests that the driver means; its answers and errors are reported."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class RayTaskError(RayError):
 
 
 class Ray:
-    """Keeps what Ray is asked for, and answers what a test says."""
+    """A module `ray` that keeps its calls, and answers as a test sets."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -121,7 +121,7 @@ def test_the_machines_are_those_that_are_alive(ray: Ray) -> None:
 
 
 def test_a_head_where_nothing_listens_does_not_answer(ray: Ray, listening: socket.socket) -> None:
-    """What it said last is known."""
+    """The cluster keeps the machines of the head's last answer."""
     cluster = Cluster()
     listening.close()
     ray.known = []
@@ -188,7 +188,7 @@ def test_a_task_that_comes_back_says_what_became_of_it(ray: Ray) -> None:
 
 
 def test_a_task_is_ended_unless_its_cluster_is_lost(ray: Ray) -> None:
-    """Ray would wait for the head."""
+    """A call of `ray.cancel` would wait for the lost head."""
     cluster = Cluster()
     ray.answer = RayError("it is over already")
     cluster.cancel("one")
@@ -217,7 +217,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_a_connection_ends_and_leaves_signals_and_output_as_they_were(
     ray: Ray, asked: list[str], address: str, first: list[str], options: dict[str, object]
 ) -> None:
-    """Ray's own handlers would end the process before it commits, also while it is connected."""
+    """Ray's own signal handlers would end the process before it commits."""
     handlers = [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)]
     worker = ray._private.worker
     with connected(address, lambda: None) as cluster:
@@ -301,7 +301,7 @@ def test_what_is_no_head_is_given_up_by_its_alarm(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_stop_ends_the_question(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process that asks is gone when the stop is told."""
+    """The process that asks is dead when the stop is raised."""
     asks(monkeypatch, f"import time; time.sleep({HANGS_SECONDS})")
     beats = iter(range(2))
 

@@ -1,4 +1,4 @@
-"""What holds for tasks in a bucket of any server: the test file of each server takes it."""
+"""Tests of tasks in a bucket of any server, which the test file of each server imports."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_task_that_was_given_up_before_it_began(run: InBucket) -> None:
 def test_a_task_that_is_given_up_while_it_uploads(
     run: InBucket, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The bucket has parts of it already."""
+    """A task that is given up in the middle of an upload leaves no part of it."""
     monkeypatch.setattr(BucketEndpoint, "beat_seconds", 0.0)
     monkeypatch.setattr(s3_uploads, "PART", 5000)
     create = BucketStore.create
@@ -149,7 +149,7 @@ def test_a_task_that_is_given_up_before_its_record(
 def test_a_task_that_is_given_up_leaves_what_another_one_uploaded(
     run: InBucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whose record may be about to be written."""
+    """The record of the other task may be about to be written."""
     run.compute(0)
     before, upload = run.there()[run.name(0)], BucketEndpoint._upload
 
@@ -179,7 +179,7 @@ def test_a_shard_that_another_task_uploaded_is_compared(run: InBucket) -> None:
 def test_two_tasks_that_upload_at_once(
     run: InBucket, monkeypatch: pytest.MonkeyPatch, differs: bool
 ) -> None:
-    """Both have looked before one has uploaded."""
+    """The second task sees no shard, because it looks before the first one uploads."""
     first = run.compute(1)
     if differs:
         other_byte(run)

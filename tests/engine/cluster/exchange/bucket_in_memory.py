@@ -1,4 +1,4 @@
-"""A bucket in memory, which a test looks into, and whose requests it lets fail."""
+"""A bucket in memory: a test reads its objects, and makes its requests fail."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from resumerge.mirror.stores.buckets.store import BucketStore
 
 
 class MemoryClient(BucketClient):
-    """The requests.
+    """A client of a bucket in memory.
 
     Attributes:
         there: the objects.
@@ -84,7 +84,7 @@ class MemoryClient(BucketClient):
 
 
 class MemoryStore(BucketStore):
-    """The mirror there."""
+    """A mirror in a bucket in memory."""
 
     scheme, example = "s3", "s3://box/m"
     patience = 0.0

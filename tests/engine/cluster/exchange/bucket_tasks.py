@@ -40,7 +40,7 @@ class InBucket:
         shards.ledger.set_mirror(store.url)
 
     def task(self, number: int, attempt: int = 1) -> ShardTask:
-        """A task as it is sent to a machine."""
+        """Return a task as a worker receives it."""
         plan = shard_plan(self.shards.plan, number)
         name = TaskName(TOKEN, f"shard{number}-{attempt}")
         self.store.put({name.name: opening("nonce")})

@@ -110,7 +110,7 @@ def test_a_shard_of_two_tasks_is_journaled_once(run: InBucket) -> None:
 
 
 def test_a_shard_whose_etag_is_another_is_read(run: InBucket) -> None:
-    """It was copied since, or the server has changed how it makes them."""
+    """The ETag is another one if the shard was copied, or the server computes it otherwise."""
     uploaded = run.compute(1).record.uploaded
     assert uploaded is not None
     run.change_record(1, uploaded=[uploaded.nbytes, uploaded.sha256, "another"])
@@ -159,7 +159,7 @@ def test_requests_that_go_wrong_are_made_again(run: InBucket, proxy: Proxy, soak
 
 
 def test_a_heartbeat_whose_answer_is_lost_is_no_end(run: InBucket, proxy: Proxy) -> None:
-    """Nobody has given the task up: what is there now is its own."""
+    """The present object is the task's own: its write succeeded, only the response was lost."""
     task, faults = run.task(0), iter(["lost", "503", "503"])
     proxy.choose = lambda method, path: (
         next(faults, None) if method == "PUT" and "/task-" in path else None
@@ -203,7 +203,7 @@ def replicator_of(run: InBucket, lease: Lease) -> Replicator:
 
 
 def test_a_driver_that_wakes_late_changes_nothing(run: InBucket, lease: Lease) -> None:
-    """Another machine has taken over, and finished."""
+    """Another machine has taken the lease over meanwhile, and finished the run."""
     replicator, mirror = replicator_of(run, lease), SimpleNamespace(store=run.store, url="")
     shards: tuple[Any, ...] = (run.shards.plan, run.shards.ledger, None, mirror)
     exchange = BucketExchange(*shards, replicator, lambda: None)

@@ -35,14 +35,14 @@ cloud, bucket = fixtures.cloud, fixtures.bucket
 
 @pytest.fixture(scope="module", autouse=True)
 def only_with_soak(request: pytest.FixtureRequest) -> None:
-    """Before an emulator is started."""
+    """Skip the tests without --soak, before an emulator is started."""
     if not request.config.getoption("--soak"):
         pytest.skip("S3 is enough for every day: the other clouds with --soak")
 
 
 @pytest.fixture
 def proxy() -> None:
-    """Nothing stands before the emulators."""
+    """Return None: the emulators have no proxy."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Promise: in a bucket, a shard is there with its record, or is nobody's and goes."""
+"""Promise: a shard that a task leaves in a bucket has a record, or belongs to another machine."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Task:
         return self.endpoint.publish(self.plan, self.record, BEAT, self.moved.append)
 
     def uploaded(self, data: bytes | None = None) -> Uploaded:
-        """What is there, as its record says it."""
+        """Return what a record says of an uploaded file of these bytes, by default the shard's."""
         data = self.data if data is None else data
         md5 = hashlib.md5(data, usedforsecurity=False).hexdigest()
         return Uploaded(len(data), hashlib.sha256(data).hexdigest(), md5)
@@ -138,7 +138,7 @@ def test_a_task_that_was_given_up_uploads_nothing(task: Task) -> None:
 def test_what_a_task_uploaded_before_it_was_given_up_goes_if_it_is_nobodys(
     task: Task, whose: str, first: bool
 ) -> None:
-    """What another task put there stays, and parts that whoever has the lease goes on with."""
+    """Another task's shard stays, and so do parts that the owner of the lease may continue."""
     task.there |= {whose: b"{}"} if whose else {}
     if first:
         task.there[task.shard.name] = task.data
@@ -227,7 +227,7 @@ def test_a_heartbeat_replaces_what_the_task_wrote_last(task: Task) -> None:
 
 
 class Replicates:
-    """What the driver's side asks of the replicator."""
+    """The part of the replicator that the driver uses."""
 
     def __init__(self) -> None:
         self.token = TOKEN

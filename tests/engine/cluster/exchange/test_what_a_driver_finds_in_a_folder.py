@@ -1,5 +1,4 @@
-"""Promise: what tasks left in a folder counts where it is whole, and is journaled once, with all
-that is known of it; what contradicts the ledger is told."""
+"""Promise: a complete shard of a task is journaled once; one that contradicts the ledger is not."""
 
 from __future__ import annotations
 
@@ -76,7 +75,7 @@ def test_a_record_counts_where_its_shard_is_whole(bench: Bench) -> None:
 def test_a_shard_is_waited_for_until_a_network_shows_it(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not for ever, and not where another file has its name."""
+    """The driver waits for a limited time, and not at all if another file has the name."""
     shard, record = bench.plan.shards[0], bench.computed.finished[0].record
     now, waits = [0.0], list[str]()
     exchange = FolderExchange(bench.plan, bench.ledger, bench.files, lambda: waits.append("w"))
@@ -161,7 +160,7 @@ def test_blocks_that_were_committed_before_are_counted_once(bench: Bench) -> Non
 
 
 def test_what_contradicts_the_ledger_is_told_and_nothing_is_journaled(bench: Bench) -> None:
-    """The first block that differs, after those that are known alike."""
+    """The error names the first block whose hash differs from the known one."""
     shard, finished = bench.plan.shards[1], bench.publishes(1)
     *_, last = finished.record.units
     ours, theirs = (bytes([n]) * HASH_BYTES for n in (1, 2))

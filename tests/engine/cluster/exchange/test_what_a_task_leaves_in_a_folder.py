@@ -1,4 +1,4 @@
-"""Promise: what a task computed is published once, with its record; what ended it is told."""
+"""Promise: a task publishes its shard once, with its record, and reports what ended it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ NODE = NODES[0]
 def test_a_task_returns_what_it_computed_and_leaves_its_shard_alone(
     computed: ComputedShards,
 ) -> None:
-    """With the numbers that the units have in the run."""
+    """The task's records have the numbers that the units have in the run."""
     shards = computed.shards
     assert shards_of(shards.out) == shards_of(shards.whole)
     assert {path.suffix for path in shards.attempt.iterdir()} == {".json"}
@@ -192,7 +192,7 @@ def test_a_task_is_heard_of_now_and_then_whatever_it_does(monkeypatch: pytest.Mo
 
 @pytest.fixture
 def order(computed: ComputedShards, tmp_path: Path) -> ShardTask:
-    """A task for the second shard, whose folder is empty."""
+    """Make a task for the second shard, with an empty folder."""
     attempt = tmp_path / "out" / TASKS / ("0" * 16)
     attempt.mkdir(parents=True)
     of_shard = shard_plan(computed.shards.plan, 1)
@@ -226,7 +226,7 @@ def test_what_ends_a_task_is_its_outcome(
     reason: str,
     message: str,
 ) -> None:
-    """It leaves no folder."""
+    """A task that ends with an error leaves no folder."""
 
     def fails(*given: object) -> None:
         assert isinstance(order.endpoint, FolderEndpoint) and order.endpoint.own_folder.is_dir()
@@ -276,7 +276,7 @@ def test_a_signal_is_no_outcome_of_a_task(
 
 
 def on_worker(order: ShardTask, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """What comes of a task where Ray says which node this is."""
+    """Return the outcome of a task on a worker, whose node Ray names."""
     here = SimpleNamespace(get_node_id=lambda: "node-id")
     monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(get_runtime_context=lambda: here))
     return run_on_worker(order)
@@ -285,7 +285,7 @@ def on_worker(order: ShardTask, monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_a_worker_with_other_versions_or_without_the_folder_takes_no_task(
     order: ShardTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The plan is not read: its form is another version's."""
+    """The plan of another version is not read, because its format may differ."""
     known = {**order.versions.known, "numerics": 0}
     other = replace(order, versions=Versions(known), plan=b"nothing that can be read")
     refused = on_worker(other, monkeypatch)
@@ -318,7 +318,7 @@ def test_a_worker_computes_for_the_node_that_ray_names(
 
 @pytest.fixture
 def publish(order: ShardTask, computed: ComputedShards) -> Callable[[], None]:
-    """Publishes the second shard, of a task that has computed it."""
+    """Return a function that publishes the second shard, which the task has computed."""
     own, shard = order.endpoint, computed.shards.plan.shards[1]
     assert isinstance(own, FolderEndpoint)
 

@@ -25,10 +25,10 @@ from resumerge.mirror.stores.buckets.s3 import S3Store
 ACCIDENTS = os.environ.get("ACCIDENTS", "")
 SLOWNESS = float(os.environ.get("SLOWNESS", "0"))
 OTHERWISE = float(os.environ.get("OTHERWISE", "0"))
-"""Added to what this machine computes, which is wrong."""
+"""A number that this machine adds to each weight, which makes its results wrong."""
 
 PART = int(os.environ.get("UPLOAD_PART", s3_uploads.PART))
-"""Bytes of the parts in which a shard is uploaded."""
+"""The size in bytes of the parts in which a shard is uploaded."""
 
 
 class Mean(KernelMethod):
@@ -52,7 +52,7 @@ current = []
 
 
 def comes_to(point: str) -> None:
-    """Have the accident that is laid here, if nobody has had it."""
+    """Cause the accident that is laid at this point, unless another process has had it."""
     for path in sorted(Path(ACCIDENTS).glob(f"{point}-*")) if ACCIDENTS else ():
         if path.name.split("-")[2][:1] not in map(str, current):
             continue
@@ -84,7 +84,7 @@ def with_accidents(told, *given):
 
 
 def stumbling(kind, name, before, after):
-    """Have a method of a class come to points before and after it."""
+    """Make a method of a class come to a point before it and to another one after it."""
     method = getattr(kind, name)
 
     def stumbles(*given):

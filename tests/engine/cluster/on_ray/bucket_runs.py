@@ -22,7 +22,7 @@ class BucketRun:
     """A merge on the cluster into a bucket.
 
     Args:
-        out: on the machine of the driver.
+        out: the output folder on the driver's machine.
     """
 
     runs: ClusterRuns
@@ -38,7 +38,7 @@ class BucketRun:
         return f"{self.bucket.url}/{self.prefix}".removesuffix("/")
 
     def merge(self, **options: object) -> None:
-        """In this process, which is connected to the cluster."""
+        """Merge in this process, which is connected to the cluster."""
         given = {"ray": self.runs.cluster.address, "mirror": self.url, "mirror_then_delete": True}
         resumerge.run(
             recipe_in(self.runs.models),
@@ -50,7 +50,7 @@ class BucketRun:
         )
 
     def begin(self, *further: str, **env: str) -> subprocess.Popen[str]:
-        """In a process of its own."""
+        """Start the merge in a process of its own."""
         mirror = ("--mirror", self.url, "--mirror-then-delete", "--no-supervise")
         return self.runs.begin(self.out, *mirror, *further, **env)
 
@@ -65,7 +65,7 @@ class BucketRun:
         return {name for name in open_store(self.url).list() if name.endswith(".safetensors")}
 
     def check_finished(self) -> None:
-        """The model is that of one machine, and nothing else is there."""
+        """Check that the bucket contains the model of one machine, and nothing else."""
         files = self.files()
         assert files.pop(MANIFEST)
         plain = {p.name: p.read_bytes() for p in self.runs.plain.iterdir() if p.is_file()}

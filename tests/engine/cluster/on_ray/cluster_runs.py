@@ -24,7 +24,7 @@ RECIPE = (
     "merge_method: mean_with_accidents\nmodels: [{model: base}, {model: math}, {model: code}]\n"
 )
 SHARD_SIZE = 16_000
-"""Bytes: four shards."""
+"""The shard size in bytes; the model has four shards."""
 
 
 @dataclass
@@ -32,10 +32,10 @@ class RayCluster:
     """A head without processors, and machines with homes of their own.
 
     Args:
-        folder: with the machines' homes.
-        accidents: see `accidents.py`.
-        env: of every machine.
-        hub: that every machine talks to.
+        folder: the folder of the machines' homes.
+        accidents: the folder of accidents: see `accidents.py`.
+        env: the environment variables of every machine.
+        hub: the Hub of every machine.
     """
 
     folder: Path
@@ -68,7 +68,7 @@ class RayCluster:
         return str(self._cluster.address)
 
     def add_machine(self, resources: dict[str, float] | None = None, **env: str) -> Any:
-        """A machine of one processor, with its own home, cache and working folder."""
+        """Add a machine of one processor, with its own home, cache and working folder."""
         self._count += 1
         home = self.folder / f"machine{self._count}"
         (home / "tmp").mkdir(parents=True)
@@ -95,7 +95,10 @@ class RayCluster:
 
     @contextmanager
     def signalled_head(self, number: signal.Signals) -> Iterator[None]:
-        """What the cluster is coordinated by gets a signal: after SIGKILL it is of no use."""
+        """Send a signal to the cluster's coordinator, and SIGCONT at the end.
+
+        After SIGKILL the cluster cannot be used any more.
+        """
         [[server]] = [
             infos for name, infos in self._cluster.head_node.all_processes.items() if "gcs" in name
         ]
@@ -111,11 +114,11 @@ class RayCluster:
             (self.accidents / name).touch()
 
     def victims(self) -> list[int]:
-        """Process ids of the workers that had an accident."""
+        """Return the process ids of the workers that had an accident."""
         return [int(path.name.rpartition("-")[2]) for path in self.accidents.glob("taken-*")]
 
     def caches(self) -> list[Path]:
-        """The downloads of each machine that has some."""
+        """Return the cache of each machine that has downloaded weights."""
         caches = (home / "hf" for home in self.folder.glob("machine*"))
         return [cache for cache in caches if any(cache.rglob("*.safetensors"))]
 
@@ -140,7 +143,7 @@ class ClusterRuns:
     plain: Path
 
     def command(self, *words: str, **env: str) -> subprocess.Popen[str]:
-        """The command line, in a process of its own."""
+        """Start the command line in a process of its own."""
         return subprocess.Popen(
             [sys.executable, "-m", "resumerge", *words],
             cwd=self.models,
@@ -151,13 +154,13 @@ class ClusterRuns:
         )
 
     def begin(self, out: Path, *further: str, **env: str) -> subprocess.Popen[str]:
-        """A merge on the cluster."""
+        """Start a merge on the cluster, in a process of its own."""
         words = ("run", str(recipe_in(self.models)), str(out), "--state-dir", str(state_of(out)))
         size = ("--shard-size", str(SHARD_SIZE), "--threads", "1")
         return self.command(*words, *size, "--ray", self.cluster.address, *further, **env)
 
     def is_same(self, out: Path) -> bool:
-        """Whether an output is complete, has the bytes of one machine, and nothing else."""
+        """Return whether an output is complete, has the bytes of one machine, and nothing else."""
         names = {str(path.relative_to(out)) for path in out.rglob("*")}
         return shards_of(out) == shards_of(self.plain) and names == {
             str(path.relative_to(self.plain)) for path in self.plain.rglob("*")
@@ -172,7 +175,7 @@ def recipe_in(models: Path) -> Path:
 
 
 def in_files(model: Path, count: int) -> dict[str, bytes]:
-    """A model as the files of a repo, its weights in several."""
+    """Return a model as the files of a repo, with several weight files."""
     tensors = sorted(load_file(model / "model.safetensors").items())
     weight_map, files = {}, {"config.json": (model / "config.json").read_bytes()}
     for number in range(count):
@@ -189,7 +192,7 @@ def state_of(out: Path) -> Path:
 
 
 def events(out: Path) -> list[tuple[str, dict[str, Any]]]:
-    """Kind and data of the events of a run, by its output."""
+    """Return the kind and data of each event of a run, by its output."""
     [path] = state_of(out).glob("*/ledger.db")
     with closing(sqlite3.connect(path)) as ledger:
         rows = ledger.execute("SELECT kind, data FROM events ORDER BY id").fetchall()
@@ -197,5 +200,5 @@ def events(out: Path) -> list[tuple[str, dict[str, Any]]]:
 
 
 def counted(out: Path) -> Counter[str]:
-    """How often each kind of event happened."""
+    """Return how often each kind of event happened."""
     return Counter(kind for kind, _ in events(out))

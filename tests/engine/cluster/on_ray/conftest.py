@@ -19,7 +19,7 @@ from resumerge.methods import METHODS, load_methods
 
 @pytest.fixture(scope="module")
 def machine_env() -> dict[str, str]:
-    """More variables of every machine: a file of tests may have others."""
+    """Return further variables of every machine; a test file may override this fixture."""
     return {}
 
 
@@ -27,7 +27,7 @@ def machine_env() -> dict[str, str]:
 def cluster(
     tmp_path_factory: pytest.TempPathFactory, machine_env: dict[str, str]
 ) -> Iterator[RayCluster]:
-    """One for all tests of a file; every test finds at least two machines."""
+    """Yield a cluster for all tests of a file; every test finds at least two machines."""
     ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'resumerge[ray]'")
     folder = tmp_path_factory.mktemp("cluster")
     accidents = folder / "accidents"
@@ -76,7 +76,7 @@ def runs(
 
 @pytest.fixture(autouse=True)
 def no_accident_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Every accident that a test lays is had, and no worker stays stopped."""
+    """Check that all accidents of a test have happened, and wake stopped workers."""
     yield
     if "cluster" in request.fixturenames:
         folder = request.getfixturevalue("cluster").accidents

@@ -23,12 +23,12 @@ from resumerge.errors import Resumable
 
 POINTS = ("start", "middle", "publish", "sent", "uploaded", "renamed", "return")
 STALLED = 8.0
-"""Seconds."""
+"""The stall timeout in seconds."""
 
 
 @pytest.fixture(scope="module", params=["moto", "seaweedfs"])
 def s3(request: pytest.FixtureRequest) -> Iterator[Proxy]:
-    """A server, behind a proxy that can do things wrong."""
+    """Yield a proxy in front of an S3 server, which can make requests fail."""
     soak = request.config.getoption("--soak")
     if request.param == "seaweedfs" and not soak:
         pytest.skip("one kind of server is enough for every day: the other with --soak")
@@ -110,7 +110,7 @@ def test_models_that_are_streamed_from_there(run: BucketRun, only_soak: None) ->
 
 
 def kills(soak: bool) -> list[tuple[str, ...]]:
-    """Accidents of a merge each; with --soak one at each point of each shard."""
+    """Return the accidents of each merge; with --soak one at each point of each shard."""
     some = [("sent-kill-0", "uploaded-kill-1", "renamed-kill-2", "middle-kill-3")]
     return [(f"{point}-kill-{n}",) for point in POINTS for n in range(4)] if soak else some
 
@@ -131,7 +131,7 @@ def test_workers_that_are_killed(run: BucketRun, s3: Proxy, tmp_path: Path, soak
 
 
 def tasks(run: BucketRun, what: bytes) -> int:
-    """How many tasks have written a heartbeat (``node``), or the ``record`` of their shard."""
+    """Return how many tasks have written a heartbeat (``node``) or a ``record``."""
     objects = run.bucket.api.list_objects_v2(Bucket=run.bucket.name, Prefix=run.prefix)
     found = []
     for item in objects.get("Contents", ()):
@@ -209,7 +209,7 @@ def test_a_worker_that_wakes_when_its_shard_is_done(
 
 
 def is_at_work(worker: int) -> bool:
-    """Whether a worker is there, and has a task: Ray names its processes so."""
+    """Return whether a worker exists and has a task, by the name that Ray gives its process."""
     try:
         return "IDLE" not in Path(f"/proc/{worker}/cmdline").read_text()
     except FileNotFoundError:
@@ -238,7 +238,7 @@ def test_a_run_that_is_started_over(run: BucketRun, only_soak: None) -> None:
 
 
 def test_two_machines_that_disagree(run: BucketRun, tmp_path: Path, only_soak: None) -> None:
-    """The second finds the shard of the first, which was killed before it could say so."""
+    """The second machine finds a shard of the first, which was killed before its record."""
     accidents = tmp_path / "odd"
     accidents.mkdir()
     for number in range(4):
@@ -281,7 +281,7 @@ def committed(run: BucketRun) -> int:
 
 
 def test_a_store_that_fails_for_a_minute(run: BucketRun, s3: Proxy, only_soak: None) -> None:
-    """From the first upload on."""
+    """The store fails from the first upload on."""
     began: float | None = None
 
     def choose(method: str, path: str) -> str | None:

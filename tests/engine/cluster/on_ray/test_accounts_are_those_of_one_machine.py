@@ -23,7 +23,7 @@ MIXED = TIES.format(method="dare_ties").replace("model: code", "model: code+adap
 SMALL = TIES.format(method="task_arithmetic").replace("0.6", "1e-6").replace("0.4", "1e-6")
 LOST = SMALL + "dtype: bfloat16\nparameters: {normalize: false}\n"
 SHARD_SIZE = 8_000
-"""Bytes: three shards or more, of any recipe."""
+"""The shard size in bytes; every recipe has three shards or more."""
 
 RECIPES = {"adapted": ADAPTED, "mixed": MIXED, "lost to rounding": LOST, "stages": STAGES}
 
@@ -36,14 +36,14 @@ def with_adapter(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def rows(out: Path) -> list[dict[str, Any]]:
-    """The accounts of tensors in the ledger of a run."""
+    """Return the accounts of tensors in the ledger of a run."""
     [path] = state_of(out).glob(f"*/{LEDGER_FILE}")
     with closing(Ledger(path, read_only=True)) as ledger:
         return [dict(row) for row in ledger.accounts()]
 
 
 def shown(out: Path) -> dict[str, Any]:
-    """What the status says of tensors and numbers."""
+    """Return the accounts of tensors and numbers in the status of a run."""
     [run] = status_json(RunStore(state_of(out)), None)["runs"]
     found: dict[str, Any] = run["accounts"]
     return found

@@ -1,4 +1,4 @@
-"""An adapter that another machine makes has the bytes of one that is made here."""
+"""Promise: an adapter that a cluster makes has the bytes of one that this machine makes."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ rank: 6
 
 
 def check(folder: Path, recipe: str, cluster: RayCluster, out: str) -> None:
-    """Compare what a cluster makes with what this machine makes, which is left in `out`."""
+    """Compare the adapter that a cluster makes with this machine's, which stays in `out`."""
     (folder / "recipe.yaml").write_text(recipe)
     with working_in(folder):
         here = run(folder, out)

@@ -35,7 +35,7 @@ merge_method: mean_with_accidents
 models: [{model: org/math}, {model: org/code}]
 """
 STALLED = 8.0
-"""Seconds."""
+"""The stall timeout in seconds."""
 
 
 def on_cluster(runs: ClusterRuns, out: Path, **options: object) -> None:
@@ -63,7 +63,7 @@ def test_each_shard_is_a_task(runs: ClusterRuns, tmp_path: Path) -> None:
 
 
 def kills(soak: bool) -> list[tuple[str, ...]]:
-    """Accidents of a merge each: two workers at once; with --soak at each point of each shard."""
+    """Return the accidents of each merge: two workers, or with --soak each point of each shard."""
     some = [("middle-kill-1", "middle-kill-2"), ("renamed-kill-0", "renamed-kill-3")]
     return [(f"{point}-kill-{n}",) for point in POINTS for n in range(4)] if soak else some
 
@@ -94,7 +94,7 @@ def test_a_task_that_fails_is_done_elsewhere_then_here(runs: ClusterRuns, tmp_pa
 
 
 def test_a_machine_that_is_killed(runs: ClusterRuns, tmp_path: Path) -> None:
-    """Its worker is stopped, and outlives it with an open connection, for which Ray waits."""
+    """The stopped worker outlives its machine with an open connection, for which Ray waits."""
     out = tmp_path / "model"
     runs.cluster.lay("middle-stop-0")
     process = runs.begin(out)
@@ -141,7 +141,7 @@ def is_stopped(worker: int) -> bool:
 
 
 def is_at_work(worker: int) -> bool:
-    """Whether a worker is there, and has a task: Ray names its processes so."""
+    """Return whether a worker exists and has a task, by the name that Ray gives its process."""
     try:
         return "IDLE" not in Path(f"/proc/{worker}/cmdline").read_text()
     except FileNotFoundError:
@@ -195,7 +195,7 @@ def test_a_mirror_gets_the_shards_of_every_machine(runs: ClusterRuns, tmp_path: 
 
 
 def on_the_hub(runs: ClusterRuns, out: Path, *further: str) -> None:
-    """A merge of models of the Hub by the command line, with a cache of its own."""
+    """Merge models of the Hub by the command line, with a cache of its own."""
     for name in ("math", "code"):
         runs.cluster.hub.commit(f"org/{name}", in_files(runs.models / name, 4))
     config = out.with_name("recipe.yaml")
@@ -211,7 +211,7 @@ def home_of(out: Path) -> Path:
 
 
 def test_a_streamed_model_is_streamed_by_every_machine(runs: ClusterRuns, tmp_path: Path) -> None:
-    """The driver has downloaded it before, which is nothing to the machines."""
+    """The driver has downloaded the model before, but the machines do not use its cache."""
     hub, plain, out = runs.cluster.hub, tmp_path / "plain", tmp_path / "model"
     on_the_hub(runs, plain)
     hub.forget_requests()
@@ -288,7 +288,7 @@ def test_tasks_that_no_machine_can_take(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It is told soon, and the run stops when nothing has changed for the time that is given."""
+    """The driver reports such tasks soon, and the run stops after the stall timeout."""
     monkeypatch.setattr(driver, "JOIN_SECONDS", 1.0)
     monkeypatch.setattr(driver, "START_SECONDS", 15.0)
     reporter, asked = Notes(), {"ray_resources": "nowhere=1", "stall_timeout": 15.0}
@@ -302,7 +302,7 @@ def test_tasks_that_no_machine_can_take(
 
 
 def test_a_machine_that_comes_later_and_alone_fits(runs: ClusterRuns, tmp_path: Path) -> None:
-    """A task that fails there is done there again: no other machine can."""
+    """A failed task is submitted again to the only machine that fits."""
     out = tmp_path / "model"
     runs.cluster.lay("publish-raise-2")
     process = runs.begin(out, "--ray-resources", "late=1")
@@ -367,7 +367,7 @@ def test_a_head_that_hangs_or_dies(
 
 
 def check_that_it_is_told(runs: ClusterRuns, out: Path, process: subprocess.Popen[str]) -> None:
-    """That a merge stops because of its cluster's head, and goes on without."""
+    """Check that a merge stops because of its cluster's head, and continues without a cluster."""
     assert process.wait() == 75
     assert process.stderr is not None
     assert "resumerge resume" in process.stderr.read().splitlines()[-1]
