@@ -1,4 +1,4 @@
-"""Statistics that several units need are computed once; an error is everybody's, but not kept."""
+"""Promise: statistics that several units need are computed once; an error is not kept."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from resumerge.engine.evaluation.shared_statistics import SharedStatistics
 
 
 class Computed:
-    """Counts, and stands still until it is let go."""
+    """A computation that counts its calls, and waits until it may go on."""
 
     def __init__(self) -> None:
         self.times = 0

@@ -54,7 +54,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def written(folder: Path, **models: Mapping[str, Tensor]) -> list[Source]:
-    """Models of these tensors on disk, by name."""
+    """Write models of these tensors to the disk, by name, and open them."""
     found = []
     for name, tensors in models.items():
         (folder / name).mkdir(parents=True)
@@ -70,7 +70,7 @@ def random(seed: int, dtype: torch.dtype = torch.float32, *shape: int) -> Tensor
 
 
 def evaluated(found: Plan, unit: Unit, *, hashes: bool = True) -> tuple[bytes, list[bytes]]:
-    """The bytes of a unit, and what was hashed for each of its blocks."""
+    """Return the bytes of a unit, and the input hashes of each of its blocks."""
     evaluator = Evaluator(found, estimate(found), SourceReader(found.sources), hashes=hashes)
     data, seen = [], []
     for index in range(unit.blocks):
@@ -120,7 +120,7 @@ def test_a_result_that_is_no_number_has_one_bit_pattern(
 
 
 def tables_of(sources: Sequence[Source], cast: str | None = None) -> tuple[TensorNode, ...]:
-    """The tensor e of each model, rounded to the recipe's dtype."""
+    """Return the tensor e of each model, rounded to the recipe's dtype."""
     return tuple(
         rounded_input(source.numbered(number).tensors["e"], cast)
         for number, source in enumerate(sources)
@@ -128,7 +128,7 @@ def tables_of(sources: Sequence[Source], cast: str | None = None) -> tuple[Tenso
 
 
 def floats(gathered: TensorNode, sources: Sequence[Source], *, dirty: bool = False) -> list[float]:
-    """The elements of a tensor; `dirty` where buffers were used before."""
+    """Return the elements of a tensor; with `dirty`, the buffers have other content before."""
     buffers = Buffers()
     if dirty:
         buffers.take((0, "rows"), 100)[:] = 7
@@ -158,7 +158,7 @@ def test_rows_are_rounded_before_they_are_averaged(tmp_path: Path, cast: str | N
 
 
 def test_rows_that_no_model_has_are_zero_between_those_that_one_has(tmp_path: Path) -> None:
-    """Whatever was in the buffers before."""
+    """The content of the buffers before does not matter."""
     values = [random(n, torch.float32, 6, 5) for n in (1, 2)]
     sources = written(tmp_path, a={"e": values[0]}, b={"e": values[1]})
     none = np.zeros(0, np.int64)
@@ -361,7 +361,7 @@ def test_without_huge_pages_a_buffer_is_in_small_ones(
 
 
 def flags_of(address: int) -> list[str]:
-    """What the system notes of the mapping that an address lies in: hg for huge pages."""
+    """Return the kernel's flags of the mapping of an address: ``hg`` for huge pages."""
     inside = False
     for line in Path("/proc/self/smaps").read_text().splitlines():
         if bounds := re.match(r"([0-9a-f]+)-([0-9a-f]+) ", line):

@@ -1,4 +1,4 @@
-"""Promise: of every file that a tensor reads it is noticed that it changed, and told what of it."""
+"""Promise: a change of any file that a tensor reads is noticed, and its effect is reported."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Bench:
         return sorted(files & self.changed)
 
     def stopped(self, unit: int | None = None) -> str:
-        """What the run ends with; a unit is the only one of the batch."""
+        """Return the message that ends the run; a unit is the only one of its batch."""
         with pytest.raises(Resumable) as caught:
             self.watch.check_all() if unit is None else self.watch.check([self.plan.units[unit]])
         assert caught.value.reason == "source_changed"
