@@ -1,4 +1,4 @@
-"""A scheduler whose pools have no threads, and whose neighbours note what they are told."""
+"""A scheduler whose pools have no threads, and whose collaborators record their calls."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ BLOCK = 4
 
 
 SIZE = 4 * BLOCK
-"""Bytes of a block."""
+"""The size of a block in bytes."""
 
 
 RUN_BLOCKS = 4
-"""Blocks of a run."""
+"""The number of blocks in a block run."""
 
 
 PLENTY = 1000 * SIZE
 
 
 class Lazy:
-    """A future whose work is done when its result is asked for."""
+    """A future whose work is done when its result is requested."""
 
     def __init__(self, pool: Pool, work: Callable[[], Any]) -> None:
         self._pool, self._work = pool, work
@@ -47,15 +47,15 @@ class Lazy:
         return self._work()
 
     def exception(self) -> None:
-        """Wait for it."""
+        """Do nothing: `result` does the work."""
 
 
 class Pool:
-    """A pool of threads without threads, which knows how many tasks it had at most.
+    """A pool without threads, which records its tasks, and how many it had at most.
 
-    Args:
-        order: the name of the pool and of the unit for each task of any of them but the parts of
-            scans, and the waits.
+    Attributes:
+        order: the names of pool and unit of each task of all pools, and the waits. Parts of scans
+            are omitted.
     """
 
     order: ClassVar[list[tuple[str, str]]] = []
@@ -82,13 +82,13 @@ class Pool:
 
 
 class Bench:
-    """A scheduler whose every neighbour notes what it is told.
+    """A scheduler whose collaborators record their calls.
 
     Args:
-        uncommitted_limit, cramped: what the governor says.
-        committed: blocks of each unit that are committed already.
-        scanned: names of the units that need preparation.
-        alike: whether all units read the same.
+        uncommitted_limit, cramped: the governor's values.
+        committed: the numbers of blocks of each unit that are committed already.
+        scanned: the names of the units that need preparation.
+        alike: whether all units read the same tensors.
     """
 
     def __init__(
@@ -105,9 +105,9 @@ class Bench:
         self.told: list[tuple[Any, ...]] = []
         self.batches: list[list[tuple[int, int]]] = []
         self.in_flight: list[int] = []
-        """Tasks that are not done when a batch is submitted."""
+        """The number of unfinished tasks when each batch is submitted."""
         self.uncommitted: list[int] = []
-        """Blocks that are computed then, or in flight."""
+        """The number of computed blocks and of blocks in flight at that time."""
         self.written: list[Any] = []
         self.stop = SimpleNamespace(requested=False, check=self._check)
         self.now = 0.0
@@ -228,7 +228,7 @@ class Bench:
         return False
 
     def run(self) -> list[int]:
-        """The blocks of each batch."""
+        """Run the scheduler, and return the number of blocks in each batch."""
         self.scheduler.run()
         assert self.pool.is_shut_down and self.preparation_pool.is_shut_down
         return [len(batch) for batch in self.batches]
@@ -250,7 +250,7 @@ def without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def linear(*blocks: int) -> Plan:
-    """Tensors of so many blocks."""
+    """Return the plan of a linear merge of tensors of so many blocks."""
     sizes = [BLOCK * count for count in blocks]
     found = plan(LINEAR, vectors("a", *sizes), vectors("b", *sizes))
     assert [unit.blocks for unit in found.units] == [*blocks]

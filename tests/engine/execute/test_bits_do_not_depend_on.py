@@ -1,4 +1,4 @@
-"""The bytes of the output are the same whatever the threads, batches, shards or repetitions."""
+"""Promise: the bytes of the output do not depend on threads, batches, shards or repetitions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SPECIAL = {
 First = Callable[[str], Path]
 every_method = pytest.mark.parametrize("method", METHODS)
 OF_EACH_KIND = ("linear", "slerp", "model_stock", "dare_ties", "della", "passthrough")
-"""With and without reductions, random masks, slices: what is no matter of a method itself."""
+"""Methods with and without reductions, random masks and slices."""
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def of_each_kind(method: str, soak: bool) -> None:
 
 
 def recipe(name: str) -> str:
-    """A merge of two models by a method, with their base if it takes one."""
+    """Return a recipe that merges two models by a method, with their base if it takes one."""
     method = METHODS[name]
     body = TASKS if method.base != "none" else WITHOUT_BASE
     if method.base == "required" and method.most == 2:
@@ -66,13 +66,13 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The embedding has 25 blocks, a layer's matrices one each."""
+    """Make blocks so small that the embedding has 25, and a layer's matrices one each."""
     monkeypatch.setattr("resumerge.tensors.target.BLOCK_ELEMENTS", 1000)
 
 
 @pytest.fixture(scope="module")
 def first(models: Path, tmp_path_factory: pytest.TempPathFactory) -> First:
-    """The output of a method, made once, with two threads and all else as it is by default."""
+    """Return a function that merges by a method once, with two threads and default options."""
     folder = tmp_path_factory.mktemp("first")
 
     @cache
@@ -84,7 +84,7 @@ def first(models: Path, tmp_path_factory: pytest.TempPathFactory) -> First:
 
 LARGEST = "resumerge.engine.resources.governor.LARGEST_UNCOMMITTED_LIMIT"
 A_BLOCK, A_FEW = 2, 5_000
-"""Bytes of an uncommitted limit, for `LARGEST`."""
+"""Uncommitted limits in bytes, for `LARGEST`."""
 
 
 @every_method
@@ -96,7 +96,7 @@ def test_threads_and_the_uncommitted_limit(
     monkeypatch: pytest.MonkeyPatch,
     soak: bool,
 ) -> None:
-    """With --soak each number of threads with each limit, and the first merge repeated."""
+    """The test tries all pairs of threads and limits with --soak, and repeats the first merge."""
     expected = shards_of(first(method))
     pairs = [*product((1, 2, 3), (A_BLOCK, A_FEW)), (2, None)]
     for threads, limit in pairs if soak else [(3, A_BLOCK)]:
@@ -111,7 +111,7 @@ def test_threads_and_the_uncommitted_limit(
 def test_what_is_computed_from_the_same_before(
     method: str, models: Path, first: First, tmp_path: Path
 ) -> None:
-    """In a sweep, several outputs are computed from what is read once: no method changes it."""
+    """A sweep computes several outputs from blocks that are read once: no method changes them."""
     places = "sweep: {out_dtype: [float32, bfloat16]}\n"
     out = merge(models, recipe(method) + places, tmp_path / "out", threads=2)
     assert shards_of(out / "out_dtype-bfloat16") == shards_of(first(method))

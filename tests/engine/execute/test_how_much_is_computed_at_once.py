@@ -1,4 +1,4 @@
-"""Promise: what is computed and not yet committed is bounded, ordered, and nobody waits for it."""
+"""Promise: uncommitted blocks are bounded and in order, and threads do not wait for commits."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ PENDING = Progress(
 def test_a_batch_is_what_is_not_in_flight_of_half_of_what_may_be_uncommitted(
     limit_blocks: int, expected: list[int]
 ) -> None:
-    """The other half is being committed."""
+    """The other half of the limit is for the batch that is being committed."""
     bench = Bench(linear(3, 7), uncommitted_limit=limit_blocks * SIZE)
     assert bench.run() == expected
     every = [(0, k) for k in range(3)] + [(1, k) for k in range(7)]
@@ -74,7 +74,7 @@ def test_threads_go_on_while_a_batch_is_committed(threads: int) -> None:
 
 
 def test_a_batch_is_as_small_as_its_largest_block_allows() -> None:
-    """Though the blocks that it holds are smaller: the next one may be the largest."""
+    """The next block may be the largest one, even if those of the batch are smaller."""
     sizes = (1, 1, 1, 1, BLOCK)
     found = plan(LINEAR, vectors("a", *sizes), vectors("b", *sizes))
     assert Bench(found, uncommitted_limit=2 * (SIZE + 8)).run() == [2, 3]
@@ -88,7 +88,7 @@ def test_no_thread_takes_several_blocks_under_pressure() -> None:
 
 
 def of_each_task(bench: Bench) -> list[WrittenBlocks]:
-    """The blocks of the tasks, by the work that was done again for each."""
+    """Repeat the work of all tasks, and return the blocks that they wrote."""
     return [written for lazy in bench.pool.submitted for written in lazy.result()]
 
 
@@ -201,7 +201,7 @@ def test_a_block_that_fails_ends_the_run_and_the_tasks_that_wait() -> None:
 
 
 def test_what_is_computed_is_committed_before_anything_is_waited_for() -> None:
-    """It may free the space, or the file, that is waited for."""
+    """The commit may free the space for which a shard or a download waits."""
     bench = Bench(linear(2))
     bench.run()
     assert [kind for kind, *_ in bench.of("submit", "committed", "wait", "closed")] == [
@@ -213,7 +213,7 @@ def test_what_is_computed_is_committed_before_anything_is_waited_for() -> None:
 
 
 def test_copied_blocks_are_written_one_by_one_and_computed_ones_together() -> None:
-    """Of a copy each block is in the processor's cache while it is read, hashed and written."""
+    """A block of a copy is in the processor's cache while it is read, hashed and written."""
     blocks = [bytes([index]) * SIZE for index in range(2)]
     copy = "merge_method: passthrough\nmodels: [{model: a}]\n"
     for copied in (True, False):

@@ -34,7 +34,7 @@ def models(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of one block each."""
+    """Make batches of one block each."""
     use_small_batches(monkeypatch, 2048)
 
 
@@ -44,7 +44,7 @@ def committed_before_the_change(
     """Merge; change a model's last byte just before a batch of that number would be committed.
 
     Returns:
-        The models that each committed batch was computed from.
+        the models that each committed batch was computed from.
     """
     commit, journal = Committer._commit, Units.commit_batch
     committed: list[set[str]] = []
@@ -78,7 +78,7 @@ def test_a_batch_that_read_it_is_not_committed(models: Path, tmp_path: Path) -> 
 
 
 def test_a_batch_that_did_not_is(models: Path, tmp_path: Path) -> None:
-    """And the first one that did is not."""
+    """All batches before the first one that read the changed file are committed."""
     committed = committed_before_the_change(models, "math", ONE_AFTER_THE_OTHER, tmp_path / "out")
     assert len(committed) > CHANGE_BEFORE
     assert set().union(*committed) == {"base"}
@@ -87,7 +87,7 @@ def test_a_batch_that_did_not_is(models: Path, tmp_path: Path) -> None:
 def test_the_model_is_not_done_if_a_file_changed_after_its_last_batch(
     models: Path, tmp_path: Path
 ) -> None:
-    """Nothing of `base` is read any more when it changes."""
+    """The merge reads nothing more of `base` when its file changes."""
     calm = merge(models, ONE_AFTER_THE_OTHER, tmp_path / "calm")
     before = (models / "base" / "model.safetensors").read_bytes()
     out = tmp_path / "out"

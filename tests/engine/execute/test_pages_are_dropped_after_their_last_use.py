@@ -22,8 +22,11 @@ Dropped = list[tuple[str, int, int]]
 
 
 class Cache:
-    """Args:
-    scarce, room: what the governor says.
+    """A page cache of a plan.
+
+    Args:
+        found: the plan.
+        scarce, room: the governor's values.
     """
 
     def __init__(self, found: Plan, *, scarce: bool = True, room: int = 0) -> None:
@@ -102,7 +105,7 @@ def test_inputs_of_a_scan_go_where_the_tensor_is_too_large_to_stay(dropped: Drop
 
 
 def test_a_scan_drops_what_is_read_again_by_another_tensor(dropped: Dropped) -> None:
-    """It is too large to be still there by then."""
+    """A tensor of this size would not stay in the page cache until then."""
     stacked = "merge_method: linear\nparameters: {weight: 1}\nslices:\n" + 2 * (
         "  - sources: [{model: a, layer_range: [0, 1]}, {model: b, layer_range: [0, 1]}]\n"
     )
@@ -115,7 +118,7 @@ def test_a_scan_drops_what_is_read_again_by_another_tensor(dropped: Dropped) -> 
 
 
 def test_tensors_whose_rows_are_gathered_go_whole_after_the_last_block(dropped: Dropped) -> None:
-    """Any block may read any row of any of them."""
+    """Any block may read any row of any of the tensors."""
     found, unit = linear(3, 12)
     tables = tuple(source.tensors["t1"] for source in found.sources)
     none = np.zeros(0, np.int64)

@@ -21,11 +21,11 @@ NOTHING = {
     "end": lambda unit: None,
     "expect_pass": lambda tensor, sample: nullcontext(),
 }
-"""What a read-ahead does that does nothing."""
+"""The methods of a read-ahead that does nothing."""
 
 
 def order(*units: int, more: int, **limits: Any) -> None:
-    """What is begun and waited for, in order, where so many units are begun ahead of the blocks."""
+    """Check the order of scans and blocks, where the scans of so many units run ahead."""
     names = [f"t{number}" for number in range(len(units))]
     Pool.order.clear()
     bench = Bench(linear(*units), scanned=tuple(names))
@@ -72,7 +72,7 @@ def test_costly_scans_are_made_one_at_a_time(costly: bool) -> None:
 
 
 def test_what_scans_hold_is_no_more_than_was_planned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a unit and the next one hold fits in any case; that of a third one may."""
+    """The results of two units' scans always fit; those of a third one may not."""
     monkeypatch.setattr(unit_feed, "reduction_bytes", lambda unit: unit.blocks)
     order(2, 3, 3, 2, more=1, _reductions_limit=7)
     order(2, 2, 3, 2, more=UNITS_AHEAD, _reductions_limit=7)

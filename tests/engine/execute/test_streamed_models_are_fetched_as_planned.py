@@ -1,4 +1,4 @@
-"""Promise: a streamed model gives the same bytes, and what is fetched of it is what `plan` says."""
+"""Promise: a streamed model gives the same bytes, and `plan` predicts the bytes of its requests."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ READ_IN_ANOTHER_WAY = (
     *("slerp of stages", "model stock", "sce", "slices of slices", "a layer that is computed"),
     *("in bfloat16", "a union in a stage", "a union of stages", "the tokenizer of a stage"),
 )
-"""Recipes of stages: once or again, with reductions within others, slices, dtypes, vocabularies."""
+"""Recipes of stages for each way to read: again, in nested reductions, in slices and others."""
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def recipe_of(method: str) -> str:
-    """A recipe of the method with parameters under which it reads all that it may read."""
+    """Return a recipe of the method with parameters that make it read all that it may read."""
     declared = METHODS[method]
     others = ["math"] if method in TWO_MODELS | ONE_MODEL else ["math", "code"]
     required = {p.name: 0.5 for p in declared.parameters if p.required and not p.per_model}
@@ -60,7 +60,7 @@ def recipe_of(method: str) -> str:
 def fetched(
     models: Path, recipe: str, folder: Path, patch: pytest.MonkeyPatch, **options: Any
 ) -> tuple[Counter[str], Counter[str]]:
-    """Merge local models, and stream them: bytes that were sent, and planned, by path."""
+    """Merge local models, stream them, and return the bytes sent and planned, by path."""
     use_small_batches(patch, 1 << 20)
     calm = merge(models, recipe, folder / "calm", **options)
     sent = serve_local_models(patch)
@@ -86,9 +86,9 @@ def test_every_method(
 def test_every_recipe_of_stages(
     name: str, models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, soak: bool
 ) -> None:
-    """With vocabularies, slices and adapters, where stages are computed again for each pass.
+    """The recipes have vocabularies, slices and adapters; each pass computes the stages again.
 
-    A unit may find in memory what another one has asked for, and so fetches a little less.
+    A unit fetches a little less if another one has requested the same bytes before.
     """
     if name not in READ_IN_ANOTHER_WAY and not soak:
         pytest.skip("a recipe for each way to read is enough for every day: all with --soak")

@@ -1,7 +1,7 @@
-"""Promise: the ledger never says of anything that it is on the disk before it is.
+"""Promise: the ledger records nothing as durable before it is on the disk.
 
-What recovery reads again would mend most of what is done in another order, so that a power cut
-shows little of it. Here the order itself is watched, by the calls of `os` that change files.
+Recovery repairs most of what another order damages, so that a power cut shows little of it. These
+tests watch the order itself, by the calls of `os` that change files.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ Inode = tuple[int, int]
 
 
 class Watched:
-    """What was written and not synced, below a folder; asserts that the ledger does not claim it.
+    """A record of unsynced writes below a folder, which fails if the ledger claims one of them.
 
     Args:
-        folder: of the output, the ledger and nothing else.
+        folder: a folder with the output, the ledger and nothing else.
     """
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
@@ -50,7 +50,7 @@ class Watched:
         self._synced: set[Inode] = set()
         self._renamed: set[Path] = set()
         self.batches: list[set[int]] = []
-        """The shards of each."""
+        """The shards of each batch."""
         self.sealed: list[int] = []
         for name in ("pwrite", "fsync", "fdatasync", "rename", "replace"):
             patch.setattr(os, name, getattr(self, f"_{name}")(getattr(os, name)))
@@ -156,12 +156,12 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a few blocks each."""
+    """Make batches of a few blocks each."""
     use_small_batches(monkeypatch, 16384)
 
 
 def units_in_turn(patch: pytest.MonkeyPatch) -> None:
-    """Units come from one shard after the other, as where their files arrive in any order."""
+    """Take units from one shard after the other, as if their files arrived in any order."""
     turn = iter(range(1 << 30))
 
     def writable(queue: WorkQueue) -> int | None:
@@ -193,7 +193,7 @@ def test_synced_then_journaled_then_sealed(
 def test_what_somebody_copied_is_synced_before_it_is_sealed(
     models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Complete shards that were not sealed yet, and that came from another disk since."""
+    """The complete shards are not sealed yet, and somebody has copied them."""
     folder, recipe = tmp_path / "watched", RECIPES["computed"]
     out = stopped_at_the_first_seal(models, recipe, folder, monkeypatch)
     for path in list(out.glob("*.partial")):
@@ -221,7 +221,7 @@ def test_a_name_that_was_given_before_a_crash_is_durable_before_it_is_sealed(
 def stopped_at_the_first_seal(
     models: Path, recipe: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Path:
-    """The output of a merge whose disk was full when its first shard was complete."""
+    """Stop a merge by a full disk when its first shard is complete, and return its output."""
 
     def full(files: ShardFiles, shard: Shard) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -32,7 +32,7 @@ COPY = "merge_method: passthrough\nmodels: [{model: a}]\n"
 
 
 class Bench:
-    """A committer whose ledger and files are lists of what they were told."""
+    """A committer whose ledger and files record their calls."""
 
     def __init__(
         self, monkeypatch: pytest.MonkeyPatch, found: Plan, progress: Sequence[Progress]
@@ -79,7 +79,7 @@ class Bench:
         """Commit blocks of units, by their numbers.
 
         Returns:
-            What the ledger was told of the units, the totals, and the sample.
+            the units, the totals and the sample that the ledger gets.
         """
         batch = [written(self.units[unit], index) for unit, index in blocks]
         self.committer.submit(batch)
@@ -92,7 +92,7 @@ def hashed(unit: int, index: int) -> bytes:
 
 
 def written(unit: Unit, index: int) -> WrittenBlocks:
-    """A block that took a second and has a hash of its own."""
+    """Return a block that took a second and has a hash of its own."""
     indices = range(index, index + 1)
     nbytes = unit.bytes_of(indices)
     return WrittenBlocks(unit, indices, nbytes, hashed(unit.number, index), b"in" * 8, 1.0)
@@ -100,7 +100,7 @@ def written(unit: Unit, index: int) -> WrittenBlocks:
 
 @pytest.fixture
 def found(monkeypatch: pytest.MonkeyPatch) -> Plan:
-    """Two shards: an embedding of three blocks, and the rest."""
+    """Make a plan of three units with 3, 1 and 3 blocks; the last one has its own shard."""
     monkeypatch.setattr("resumerge.tensors.target.BLOCK_ELEMENTS", 16)
     made = plan(COPY, llama("a", 0), shard_size=200)
     assert [(unit.blocks, unit.shard) for unit in made.units] == [(3, 0), (1, 0), (3, 1)]
@@ -213,7 +213,7 @@ def test_what_failed_in_a_batch_is_told_once(found: Plan, monkeypatch: pytest.Mo
 def test_a_batch_is_begun_only_after_the_one_before_is_committed(
     found: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So at most two are uncommitted, and a failure ends the run before a third."""
+    """At most two batches are uncommitted, and a failure ends the run before a third one."""
     bench = Bench(monkeypatch, found, [PENDING] * 3)
     checked, goes_on = bench.committer._execution.watch.check, threading.Event()
 

@@ -1,4 +1,4 @@
-"""Promise: what an attempt counts is its own work, and what it reports is that of the whole run."""
+"""Promise: an attempt counts its own work, and reports the progress of the whole run."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ BATCHES = 12
 
 
 class Watching(Told):
-    """Keeps what is reported of the progress, and the bytes that were committed at that time."""
+    """A reporter that also keeps all progress updates."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ def models(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of one block each."""
+    """Make batches of one block each, and sample each of them."""
     use_small_batches(monkeypatch, 2048)
     monkeypatch.setattr(committer, "LEDGER_SAMPLE_SECONDS", 0.0)
     monkeypatch.setattr(committer, "SAMPLES", math.inf)  # each batch is sampled, however slow it is
@@ -70,7 +70,7 @@ def merge(models: Path, out: Path) -> Watching:
 
 @pytest.fixture
 def folder(models: Path, tmp_path: Path) -> Iterator[Path]:
-    """Of the ledger of a run whose disk was full after some batches."""
+    """Yield the folder of a run whose disk was full after some batches."""
     commit, left = Units.commit_batch, iter(range(BATCHES))
 
     def until_full(units: Units, *batch: Any) -> None:
@@ -133,7 +133,7 @@ def test_what_is_committed_before_it_is_reported_counts_once(
 
 
 def test_each_sealed_shard_is_in_the_snapshot(folder: Path) -> None:
-    """So that a ledger that is damaged costs no shard."""
+    """A damaged ledger costs no shard, because its snapshot has the sealed ones."""
     with closing(Ledger(folder / SNAPSHOT_FILE, read_only=True)) as snapshot:
         sealed = snapshot.shards.sealed()
         assert snapshot.attempts.all()[-1]["outcome"] == "error", "and how the attempt ended"

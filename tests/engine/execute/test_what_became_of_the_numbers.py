@@ -1,4 +1,4 @@
-"""Promise: what became of the numbers is told as it is, for every method, however the run went."""
+"""Promise: the accounts of numbers are right for every method, also after an interruption."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The embedding has 49 blocks, a layer's matrices one each."""
+    """Make blocks so small that the embedding has 49, and a layer's matrices one each."""
     monkeypatch.setattr("resumerge.tensors.target.BLOCK_ELEMENTS", 1000)
 
 
@@ -62,7 +62,7 @@ def test_they_are_numpys(method: str, models: Path, tmp_path: Path) -> None:
 
 
 def test_a_stage_and_an_adapter_are_operands_like_any_other(models: Path, tmp_path: Path) -> None:
-    """Their numbers are those that they have when they are merged alone, to float32."""
+    """A stage and an adapter have the numbers that they have when merged alone, to float32."""
     (folder := tmp_path / "models").mkdir()
     for path in models.iterdir():
         (folder / path.name).symlink_to(path)
@@ -125,7 +125,7 @@ def test_they_do_not_depend_on_threads_or_batches(
 
 
 class Killed(Exception):
-    """The process is gone."""
+    """The simulated end of the process."""
 
 
 @pytest.mark.parametrize("commits", [1, 2, 5, 9])

@@ -26,7 +26,7 @@ DONE = replace(PENDING, checksum="known")
 
 
 def remote(name: str, *files: str, etags: dict[str, str] | None = None) -> Source:
-    """A model of the Hub with a tensor for each of these names of files, in that file."""
+    """Return a model of the Hub with a tensor for each of these file names, in that file."""
     tensors = {
         f"t{number}": replace(tensor(f"t{number}", (5,)), file=file)
         for number, file in enumerate(files)
@@ -40,7 +40,7 @@ def remote(name: str, *files: str, etags: dict[str, str] | None = None) -> Sourc
 
 
 def relative(blob: Path, link: Path) -> str:
-    """What a link of the Hub's cache says."""
+    """Return the target of a link in the Hub's cache."""
     return os.path.relpath(blob, link.parent)
 
 
@@ -85,7 +85,7 @@ class Bench:
         return self.found.sources[model].path(name)
 
     def left(self) -> list[tuple[int, str]]:
-        """The files whose content is there; their links are there exactly where it is."""
+        """Return the files whose content exists, and check that these and no others have links."""
         for (number, name), file in self.files.items():
             assert self.link(number, name).is_symlink() == file.blob.exists(), name
         return sorted(place for place, file in self.files.items() if file.blob.exists())
@@ -128,7 +128,7 @@ def test_a_file_goes_with_the_last_tensor_that_reads_it(made: Made) -> None:
 
 
 def test_what_only_committed_tensors_read_goes_at_the_beginning(made: Made) -> None:
-    """Of an attempt before, which was killed before it deleted it."""
+    """An earlier attempt was killed before it deleted the file."""
     bench = Bench(plan(RECIPE, made("o/a", "x", "y"), made("o/b", "x", "x")), 0)
     bench.evictor.evict_unneeded()
     assert bench.left() == [(0, "y"), (1, "x")]

@@ -25,14 +25,14 @@ COPY = "merge_method: passthrough\nmodels: [{model: a}]\n"
 
 
 def model(files: Mapping[str, int], *tensors: str, kind: str = "hub") -> Source:
-    """A model with tensors of 100 elements: each is in the file that its name begins with."""
+    """Return a model of tensors of 100 elements, each in the file that its name begins with."""
     made = {name: replace(tensor(name, (100,)), file=name.partition(".")[0]) for name in tensors}
     known = {name: SourceFile(name, size, {}, False) for name, size in files.items()}
     return replace(llama("a", 0), kind=kind, tensors=made, files=known)
 
 
 def copied(source: Source, *, shard_size: int = 1 << 30) -> Plan:
-    """Units in the order of the tensors' names."""
+    """Return the plan of a copy, with units in the order of the tensors' names."""
     return plan(COPY, source, shard_size=shard_size)
 
 
@@ -87,7 +87,7 @@ class Bench:
         self.full: set[int] = set()
         self.expected = False
         self.waited: list[float] = []
-        """Seconds without progress at each look whether space will be free."""
+        """The seconds without progress at each check whether space will be freed."""
         self.waits = 0
         self.reports = 0
         self.stop = SimpleNamespace(requested=False)
@@ -223,7 +223,7 @@ def test_downloads_are_told_when_they_alone_block() -> None:
 
 
 def test_downloads_that_wait_for_space_are_not_told_that_they_block() -> None:
-    """They would take the space that the next shard needs."""
+    """The downloads would take the space that the next shard needs."""
     bench = Bench(copied(model({"a": 1, "b": 1}, "a.1", "b.1"), shard_size=400))
     bench.arrive("a")
     bench.full, bench.expected = {0}, True
