@@ -1,4 +1,4 @@
-"""Promise: the memory and the threads that a run began with are obeyed by each of its attempts."""
+"""Promise: the memory and the threads that were given last apply to each attempt of a run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MEMORY = 400_000_000
 
 
 class Began(Reporter):
-    """Keeps the budget of each attempt that began, as the supervisor is told it."""
+    """A reporter that keeps the budget of each attempt, as the supervisor gets it."""
 
     def __init__(self) -> None:
         self.budgets: list[int] = []

@@ -1,6 +1,4 @@
-"""Promise: a ledger that came from a mirror keeps what the mirror has, and forgets what was
-elsewhere.
-"""
+"""Promise: a ledger from a mirror keeps what the mirror has, and forgets what was elsewhere."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ RECIPE = (
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Of the ledger of a finished run with several shards."""
+    """Make a folder with the ledger of a finished run of several shards."""
     models = write_family(tmp_path / "models", TWO_LAYERS)
     merge(models, RECIPE, tmp_path / "out", shard_size=16000)
     (run,) = RunStore(tmp_path / "out.state").runs()
@@ -42,7 +40,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def moved(folder: Path, *mirrored: int) -> Ledger:
-    """The ledger, of which these shards are in the mirror, made local."""
+    """Record that these shards are in the mirror, make the ledger local, and open it."""
     with closing(Ledger(folder / LEDGER_FILE)) as ledger:
         ledger.set_mirror("/their/mirror")
         for number in mirrored:
@@ -90,7 +88,7 @@ def test_what_was_not_sealed_there_is_not_kept_though_the_mirror_has_such_a_file
 
 
 def test_a_local_model_is_looked_for_where_the_recipe_names_it(folder: Path) -> None:
-    """Where it is not where it was; and it stays where it was if it is nowhere."""
+    """A model that is gone gets the recipe's folder if it is there; else it keeps its own."""
     models = folder.parent / "models"
     change(folder / LEDGER_FILE, "UPDATE sources SET folder = '/gone/' || model")
     (models / "math").rename(models / "elsewhere")

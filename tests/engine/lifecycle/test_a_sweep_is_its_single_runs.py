@@ -1,4 +1,4 @@
-"""Every output of a sweep is, file by file, what its recipe alone gives; verified and resumed."""
+"""Promise: each output of a sweep has, file by file, the bytes that its recipe alone gives."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that tensors have several, and statistics of their own."""
+    """Make blocks so small that tensors have several, and statistics of their own."""
     monkeypatch.setattr("resumerge.tensors.target.BLOCK_ELEMENTS", 256)
 
 
@@ -86,7 +86,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("name", SWEEPS)
 def test_each_variant_is_its_single_run(name: str, models: Path, tmp_path: Path) -> None:
-    """Card and index, too: a card says what its own recipe reads of a model."""
+    """Card and index are equal, too: a card describes what its own recipe reads of a model."""
     out = merge(models, SWEEPS[name], tmp_path / "out", **SMALL)
     assert (out / "mergekit_config.yml").read_text() == SWEEPS[name]
     variants = [path for path in out.iterdir() if path.is_dir()]
@@ -101,7 +101,7 @@ def test_each_variant_is_its_single_run(name: str, models: Path, tmp_path: Path)
 def test_what_variants_share_is_computed_once(
     models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A selection for each density, a cosine for all values of t, in any order of the lists."""
+    """Each density needs one selection, and all values of t one cosine, in any order."""
     scanned: Counter[str] = Counter()
     for method in (Ties, Slerp):
         compute = method.statistics
@@ -126,7 +126,7 @@ def test_what_variants_share_is_computed_once(
 def test_what_variants_read_is_read_once(
     models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As often as one of them alone reads it, in whichever order their values are."""
+    """A sweep reads a block as often as one variant alone, in any order of the values."""
     read: Counter[tuple[str, int]] = Counter()
     inputs = Merged.inputs
 

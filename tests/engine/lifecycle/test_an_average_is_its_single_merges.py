@@ -1,5 +1,4 @@
-"""Every output of an average of checkpoints is, file by file, what its linear recipe alone gives,
-whatever they are saved as, and what torch computes in float64."""
+"""Promise: each output of an average of checkpoints has the bytes of its linear merge alone."""
 
 from __future__ import annotations
 
@@ -65,7 +64,7 @@ def test_it_is_what_is_computed_in_float64(training: Path, tmp_path: Path) -> No
 
 
 def test_a_new_checkpoint_changes_no_run(training: Path, tmp_path: Path) -> None:
-    """A run has the checkpoints that it began with, and names those that are newer."""
+    """A run keeps the checkpoints that it began with, and reports newer ones."""
     folder = shutil.copytree(training, tmp_path / "training")
     out = merge(folder, RECIPE, tmp_path / "out", **SMALL)
     before = files_of(out)

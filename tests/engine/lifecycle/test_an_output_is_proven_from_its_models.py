@@ -56,7 +56,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def family(models: Path, tmp_path: Path) -> Path:
-    """Models that a test may change."""
+    """Copy the models, so that a test can change them."""
     return Path(shutil.copytree(models, tmp_path / "models"))
 
 
@@ -122,7 +122,7 @@ def exit_code(words: list[str]) -> int:
 def test_a_ledger_and_an_output_that_were_changed_together_are_not_proven(
     models: Path, tmp_path: Path
 ) -> None:
-    """The output agrees with its ledger: the models alone tell."""
+    """The output agrees with its ledger, so only the models reveal the change."""
     out = merge(models, LINEAR, tmp_path / "out")
     [unit] = query(ledger_of(out), "SELECT * FROM units WHERE blocks = 1 LIMIT 1")
     [shard] = out.glob("*.safetensors")

@@ -1,5 +1,4 @@
-"""Promise: a run is there with its whole plan or not at all, and goes on with what it was planned
-with."""
+"""Promise: a run exists with its whole plan or not at all, and continues with that plan."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ def models(tmp_path: Path) -> Path:
 
 
 def test_the_ledger_is_durable_before_the_run_has_its_name(models: Path, tmp_path: Path) -> None:
-    """So are its snapshot and its recipe; nothing is written to the output before."""
+    """The snapshot and the recipe are durable by then, too, and no shard is written before."""
     storage = Ordered()
     (tmp_path / "recipe.yaml").write_text(RECIPE)
     with working_in(models):
@@ -68,7 +67,7 @@ def test_its_first_snapshot_has_the_whole_plan(models: Path, tmp_path: Path) -> 
 def test_another_seed_is_refused_whatever_number_it_is(
     models: Path, tmp_path: Path, planned: int | None, given: int
 ) -> None:
-    """None stands for the one that it was planned with, and only None."""
+    """A seed of None, and no other, stands for the seed that the run was planned with."""
     out = merge(models, RECIPE, tmp_path / "out", seed=planned)
     (folder,) = RunStore(tmp_path / "out.state").runs()
     [row] = query(folder / LEDGER_FILE, "SELECT options FROM run")
@@ -83,7 +82,7 @@ def test_another_seed_is_refused_whatever_number_it_is(
 def test_run_takes_the_models_that_the_recipe_names_now_and_resume_those_of_before(
     models: Path, tmp_path: Path
 ) -> None:
-    """Where the command is given in another folder."""
+    """The commands are given in another folder, where the same name is another model."""
     out = merge(models, RECIPE, tmp_path / "out")
     before = shards_of(out)
     (out / "model.safetensors").unlink()

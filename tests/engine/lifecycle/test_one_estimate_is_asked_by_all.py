@@ -1,4 +1,4 @@
-"""Promise: what a run takes is estimated once, and checks, `plan` and the run read that."""
+"""Promise: the needs of a run are estimated once; checks, `plan` and the run read the estimate."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ models: [{model: math, parameters: {weight: 0.5, density: 0.5}}]
 """
 MADE_UP, SCRATCH, TRAFFIC, REDUCTIONS = 123_000_000, 77_000_000, 5 << 60, 98_765
 ASKING = ("planning/estimates/", "engine/checks/", "documents/", "budget.py")
-"""Where nothing but `estimate` looks at the units of a plan."""
+"""Parts of paths of the modules in which only `estimate` may iterate over a plan's units."""
 
 
 class Spy:
-    """Stands for `estimate` where plans are made, and changes what it returns.
+    """A replacement of `estimate` where plans are made, which changes the result.
 
     Attributes:
-        walks: what iterated over the units of a plan that was estimated, in `ASKING`.
+        walks: the functions in `ASKING` that iterated over the units of an estimated plan.
     """
 
     def __init__(self, patch: pytest.MonkeyPatch, **changed: int) -> None:

@@ -38,7 +38,7 @@ HALF, THIRD = RECIPE.replace("SHARE", "0.5"), RECIPE.replace("SHARE", "0.25")
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two weight files and three models in folders."""
+    """Write two weight files, and three models in folders."""
     folder = write_family(tmp_path_factory.mktemp("models"), TWO_LAYERS)
     draw = torch.Generator().manual_seed(0)
     a, b = (
@@ -52,7 +52,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def out(tmp_path: Path) -> Path:
-    """In a folder with another model of the user's."""
+    """Return a path of an output, in a folder with another model of the user's."""
     folder = tmp_path / "checkpoints"
     folder.mkdir()
     (folder / "theirs.safetensors").write_bytes(b"theirs")
@@ -74,7 +74,7 @@ class Failing(Storage):
 
 
 def interrupted(models: Path, out: Path, state: Path, recipe: str = HALF) -> None:
-    """A run that stopped before its file had its name."""
+    """Start a run, and stop it before its file gets its name."""
     config = state.with_name("recipe.yaml")
     config.write_text(recipe)
     with working_in(models), pytest.raises(Resumable):
@@ -160,7 +160,7 @@ def test_what_cannot_be_one_file_is_refused(
 
 
 def test_a_file_of_the_users_is_never_overwritten(models: Path, out: Path, state: Path) -> None:
-    """There before, it is refused; put there meanwhile, it gets a backup name."""
+    """A file that exists before is refused; one that appears later gets a backup name."""
     out.write_bytes(b"mine")
     assert problems(models, HALF, out, state_dir=state) == ["The output exists already"]
     assert problems(models, HALF, out, state_dir=state, restart=True) == [
@@ -246,7 +246,7 @@ def test_a_run_whose_file_another_state_folder_s_run_finished_leaves_it(
 def test_runs_write_to_several_files_of_one_folder_at_the_same_time(
     models: Path, out: Path, tmp_path: Path
 ) -> None:
-    """Four at once, with ledgers in one state folder or another; none disturbs another."""
+    """Four runs at once, with ledgers in two state folders, do not disturb each other."""
     shares = ("0.1", "0.2", "0.3", "0.4")
     started = []
     for number, share in enumerate(shares):

@@ -1,5 +1,4 @@
-"""Promise: `run --restart` names everything anew; `resume --restart` keeps what the run was given.
-What a message says to start over with keeps it, too."""
+"""Promise: `run --restart` forgets the options of the run; `resume --restart` keeps them."""
 
 from __future__ import annotations
 
@@ -39,7 +38,7 @@ ANEW = {**dict.fromkeys(GIVEN), "trust_sources": False, "seed": 0, "shard_size":
 
 
 class Work:
-    """A finished run with a mirror, that was given every option."""
+    """A finished run with a mirror and every option."""
 
     def __init__(self, folder: Path) -> None:
         write_family(folder)
@@ -61,7 +60,7 @@ class Work:
             self.session(**options).resume(str(self.out))
 
     def record(self) -> tuple[str | None, dict[str, Any]]:
-        """The mirror and the options of the only run."""
+        """Return the mirror and the options of the only run."""
         [run] = RunStore(self.folder / "state").runs()
         with closing(Ledger(run / LEDGER_FILE, read_only=True)) as ledger:
             row = ledger.run()

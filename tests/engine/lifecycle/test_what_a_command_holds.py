@@ -1,4 +1,4 @@
-"""Promise: a command has one mirror, lets go of it at its end, and hears signals until then."""
+"""Promise: a command has one mirror, releases it at its end, and handles signals until then."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from resumerge.storage import Storage
 
 @pytest.fixture
 def released(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The mirrors that were let go."""
+    """Return the list of the mirrors that have been released."""
     found: list[str] = []
     monkeypatch.setattr(MirrorSession, "release", lambda session: found.append(session.url))
     return found

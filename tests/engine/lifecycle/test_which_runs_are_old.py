@@ -1,4 +1,4 @@
-"""Promise: a run is as old as what was last written of it, and goes only if the words choose it."""
+"""Promise: a run is as old as its last write; it is removed only if the options choose it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def runs(made: Path, tmp_path: Path) -> RunStore:
-    """One run that is done, `done`, and one that is not, `half`; both were written to a day ago."""
+    """Make a run that is done, `done`, and one that is not, `half`, both written a day ago."""
     (run,) = RunStore(made / "state").runs()
     for name in ("done", "half"):
         shutil.copytree(made / "out", tmp_path / name)
@@ -73,7 +73,7 @@ def test_only_what_is_done_is_chosen_unless_a_name_or_an_age_is_given(runs: RunS
 
 @pytest.mark.parametrize("name", [LEDGER_FILE, f"{LEDGER_FILE}-wal"])
 def test_a_run_is_as_old_as_what_was_last_written(runs: RunStore, name: str) -> None:
-    """Its recipe is never written again."""
+    """The recipe of a run is never written again, and does not count."""
     (runs.folder / "half" / name).touch()
     with (runs.folder / "half" / name).open("ab") as file:
         file.write(b"" if name == LEDGER_FILE else b"\0")

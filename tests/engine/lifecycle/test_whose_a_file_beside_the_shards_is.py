@@ -1,5 +1,4 @@
-"""Promise: a file beside the shards is the run's own where it is as the run noted it, or as the run
-would write it; nothing else is replaced."""
+"""Promise: a run replaces only companions that it recorded, or that have the run's own content."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ OLDER = b'{"of": "an older version"}'
 
 @dataclass
 class Stopped:
-    """A run that was stopped when all but its last line was written."""
+    """A run that stopped just before its ledger recorded its end."""
 
     models: Path
     out: Path
@@ -36,7 +35,7 @@ class Stopped:
         return {path.name: path.read_bytes() for path in self.out.iterdir()}
 
     def finish(self) -> list[str]:
-        """Go on; the kinds of the events."""
+        """Continue the run, and return the kinds of its events."""
         with closing(Ledger(self.ledger)) as ledger:
             ledger.set_state("interrupted")
         merge(self.models, RECIPE, self.out)
