@@ -1,4 +1,4 @@
-"""Promise: a model whose path does not fit is a mistake of the recipe; a disk's failure is none."""
+"""Promise: an unusable path of a model is an error in the recipe; a failing disk is not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stage that is kept is the model that its document alone gives, made in the run of the rest."""
+"""Promise: a kept stage has the bytes of the model that its document alone gives."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OF_EACH_KIND = (
     *("slices of slices", "a layer that is computed", "an output dtype", "a union in a stage"),
     *("a union of stages", "the tokenizer of a stage"),
 )
-"""Of the recipes of stages, which all are compared where no stage is kept."""
+"""Some of the recipes of stages; without kept stages all of them are compared."""
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def test_each_is_as_if_merged_alone(name: str, models: Path, tmp_path: Path, soa
 
 @pytest.fixture(scope="module")
 def two(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The output of a recipe of two documents, the first of which is kept."""
+    """Return the output of a recipe of two documents, whose first stage is kept."""
     folder = tmp_path_factory.mktemp("two")
     return merge(models, RECIPES["linear of linear"], folder / "out", keep=["first"], **SMALL)
 
@@ -210,7 +210,7 @@ def test_a_folder_that_cannot_be_is_refused(models: Path, tmp_path: Path) -> Non
 def test_a_run_that_resume_starts_over_has_what_it_was_planned_with(
     models: Path, tmp_path: Path
 ) -> None:
-    """`resume` has no options to give that again."""
+    """The command `resume` has no options for these values."""
     there, state = tmp_path / "intermediate", tmp_path / "state"
     more = {"intermediate_dir": there, "state_dir": state, "seed": 7, "shard_size": 5000}
     out = merge(models, RECIPES["linear of two"], tmp_path / "out", **more)
@@ -227,7 +227,7 @@ def test_a_run_that_resume_starts_over_has_what_it_was_planned_with(
 
 
 def test_a_run_that_was_begun_with_a_folder_goes_on_with_it(models: Path, tmp_path: Path) -> None:
-    """Started over, too: the links lead into the same output."""
+    """The links lead into the same output after a restart, too."""
     there, state = tmp_path / "intermediate", tmp_path / "state"
     more = {"intermediate_dir": there, "state_dir": state}
     out = merge(models, RECIPES["linear of two"], tmp_path / "out", **more)

@@ -1,6 +1,4 @@
-"""Promise: what a stage computes is written to a scratch file where that is quicker; no bit, no
-attempt and nothing on the disk depends on it.
-"""
+"""Promise: a stage's result is spilled where that is faster; the output does not depend on it."""
 
 from __future__ import annotations
 
@@ -88,7 +86,7 @@ def test_what_is_read_once_is_not(family: Path) -> None:
 def test_a_method_of_whole_matrices_computes_each_once(
     family: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The next stage reads a large matrix in parts, for each of which all of it was computed."""
+    """The next stage reads a large matrix in parts, and each part needs the whole matrix."""
     monkeypatch.setattr(spilling, "_BLOCK_RUN", 4096)
     iso = "name: inner\nmerge_method: iso_c\nbase_model: base\nmodels: [{model: math}]\n"
     found = spilled(planned(family, recipe(iso, document("", "linear", "inner", "code"))))
@@ -98,7 +96,7 @@ def test_a_method_of_whole_matrices_computes_each_once(
 
 
 def test_what_a_spilled_result_is_computed_of_is_read_once(family: Path) -> None:
-    """However often the result itself is read."""
+    """The operands of a spilled result are read once, however often the result is read."""
     text = recipe(
         TIES,
         document("middle", "linear", "inner", "code"),
@@ -110,7 +108,7 @@ def test_what_a_spilled_result_is_computed_of_is_read_once(family: Path) -> None
 
 
 def test_what_is_cheap_to_compute_is_not(family: Path) -> None:
-    """A sum of two models takes hardly longer than to read its result."""
+    """Computing a sum of two models takes hardly longer than reading it."""
     text = recipe(
         document("sum", "linear", "math", "code"),
         document("other", "linear", "sum", "code"),
@@ -203,7 +201,7 @@ def test_nothing_is_left_on_the_disk(family: Path, tmp_path: Path) -> None:
 
 @pytest.fixture
 def interrupted(family: Path, tmp_path: Path) -> Iterator[Path]:
-    """A run that began with `--materialize always`, and stopped before its shard was complete."""
+    """Yield the output of a run with `--materialize always` that stopped before its seal."""
 
     class Stopping(Storage):
         def rename(self, source: Path, target: Path) -> None:

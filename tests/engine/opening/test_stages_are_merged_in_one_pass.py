@@ -1,4 +1,4 @@
-"""A recipe of several documents: as if each stage had been written, but nothing between is."""
+"""Promise: a recipe of several documents gives the bytes of one merge after the other."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_stage_takes_an_adapter_as_any_model(models: Path, tmp_path: Path) -> 
 
 
 def test_stages_of_weight_files(tmp_path: Path) -> None:
-    """They have no config.json; their tensors of whole numbers are the first one's."""
+    """Weight files have no config.json; tensors of whole numbers are those of the first file."""
     draw = torch.Generator().manual_seed(0)
     for number, name in enumerate("abc"):
         tensors = {f"blocks.{k}.weight": torch.randn(40, 30, generator=draw) for k in range(3)}
@@ -88,7 +88,7 @@ def test_stages_of_weight_files(tmp_path: Path) -> None:
 
 
 def test_stages_that_use_each_other_too_often_are_refused(models: Path, tmp_path: Path) -> None:
-    """Each uses the one before twice, so that forty of them are 2^40 merges."""
+    """Each stage uses the one before twice, so that forty of them are 2^40 merges."""
     texts = ["name: stage0\nmerge_method: linear\n" + MODELS.format("./math", "./code")]
     for k in range(1, 40):
         before = f"stage{k - 1}"
@@ -130,12 +130,12 @@ def _file(name: str) -> str:
 
 
 def _facts(model: Path) -> dict[str, Any]:
-    """Of config.json, what a merge decides."""
+    """Return the entries of config.json that a merge decides."""
     config = json.loads((model / "config.json").read_text())
     dtype = config.get("dtype", config.get("torch_dtype"))
     return {"dtype": dtype, **{key: config[key] for key in ("num_hidden_layers", "vocab_size")}}
 
 
 def _vocabulary(model: Path) -> dict[str, int]:
-    """The number of every token; as mergekit, the plain ones in place of added ones."""
+    """Return the number of every token."""
     return dict(Tokenizer.from_file(str(model / "tokenizer.json")).get_vocab())

@@ -33,7 +33,7 @@ GIVEN: dict[str, Any] = {
     "keep": ("first",),
     "intermediate_dir": Path("there"),
 }
-"""Of each option that decides the plan, a value that makes the plan of `RECIPE` another one."""
+"""A value of each option that decides the plan, which changes the plan of `RECIPE`."""
 
 RECIPE = """
 name: first
@@ -48,7 +48,7 @@ models: [{model: first, parameters: {weight: 0.5, density: 0.5}}]
 
 @pytest.fixture
 def models(tmp_path: Path) -> Iterator[Path]:
-    """The working folder, with two checkpoints without config.json."""
+    """Yield the working folder, with two checkpoints without config.json."""
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         tensors = {key: np.ones((50, 20), np.float32) for key in ("x", "y")}
@@ -67,7 +67,7 @@ def planned(models: Path, created_with: Mapping[str, Any], **options: Any) -> Pl
 
 
 def content(plan: Plan) -> dict[str, Any]:
-    """What decides the output's bytes and files."""
+    """Return what decides the bytes and the files of the output."""
     files = {"units": [*unit_rows(plan)], "shards": [*shard_rows(plan)]}
     return {**files, "parts": fingerprint_parts(plan)}
 
