@@ -21,7 +21,7 @@ from resumerge.ledger.run_store import RunStore
 
 BIN = Path(sys.executable).parent
 COMMITTING = 50
-"""Blocks of a slow method, two threads and two seconds: the first of two batches is committed."""
+"""A number of blocks of a slow method after which two threads have committed a batch."""
 ENV = {
     **os.environ,
     **slow_average.VARIABLES,
@@ -33,7 +33,7 @@ ENV = {
 CONFIG = "a recipe.yaml"
 WORDS = ["run", CONFIG, "merged", "--shard-size", "10MB", "--state-dir", "ledgers"]
 WORDS += ["--threads", "2"]
-"""A merge in a working folder that `calm_merge` made."""
+"""The arguments of a merge in a working folder that `calm_merge` made."""
 
 
 def calm_merge(folder: Path, models: Path, recipe: str = RECIPE) -> Path:
@@ -54,7 +54,7 @@ def start(
     program: Sequence[str] = (str(BIN / "resumerge"),),
     environment: Mapping[str, str] = {},
 ) -> subprocess.Popen[str]:
-    """`resumerge` with these arguments."""
+    """Start `resumerge` with these arguments."""
     return subprocess.Popen(
         [*program, *words],
         cwd=cwd,
@@ -66,31 +66,31 @@ def start(
 
 
 def held(words: list[str], cwd: Path, blocks: int) -> subprocess.Popen[str]:
-    """`resumerge`, which waits for a signal after so many blocks: it ends by nothing else."""
+    """Start `resumerge`, which waits for a signal after so many blocks, and ends only by one."""
     (cwd / "hold").write_text(str(blocks))
     return start(words, cwd, environment={"SLOW_HOLD": str(cwd / "hold")})
 
 
 def call(words: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
-    """`resumerge` with these arguments, to its end."""
+    """Run `resumerge` with these arguments to its end."""
     process = start(words, cwd)
     out, err = process.communicate()
     return subprocess.CompletedProcess(words, process.returncode, out, err)
 
 
 def call_line(line: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """A line as it would be pasted into a shell."""
+    """Run a line as if it were pasted into a shell."""
     return subprocess.run(line, shell=True, cwd=cwd, env=ENV, capture_output=True, text=True)
 
 
 def state_of(run: str, state_dir: Path, cwd: Path) -> str:
-    """What `resumerge status` says of a run."""
+    """Return the state of a run that `resumerge status` reports."""
     told = call(["status", run, "--state-dir", str(state_dir), "--json"], cwd)
     return str(json.loads(told.stdout)["runs"][0]["state"])
 
 
 def _of_worker(process: subprocess.Popen[str], file: str) -> str:
-    """A file in /proc of the process's worker; empty while there is none."""
+    """Return a file in /proc of the process's worker; empty while there is none."""
     try:
         workers = psutil.Process(process.pid).children()
         return Path(f"/proc/{workers[0].pid}/{file}").read_text() if workers else ""
@@ -99,19 +99,19 @@ def _of_worker(process: subprocess.Popen[str], file: str) -> str:
 
 
 def listens(process: subprocess.Popen[str]) -> bool:
-    """Whether the worker handles SIGTERM itself."""
+    """Return whether the worker handles SIGTERM itself."""
     lines = _of_worker(process, "status").splitlines()
     caught = next((line.split()[1] for line in lines if line.startswith("SigCgt")), "0")
     return bool(int(caught, 16) & 1 << (signal.SIGTERM - 1))
 
 
 def has_mapped(process: subprocess.Popen[str], library: str) -> bool:
-    """Whether the worker has begun to load a library."""
+    """Return whether the worker has begun to load a library."""
     return library in _of_worker(process, "maps")
 
 
 def committed(state_dir: Path) -> int:
-    """Bytes that the only run in a folder has committed."""
+    """Return the bytes that the only run in a folder has committed."""
     runs = RunStore(state_dir).runs()
     if not runs:
         return 0
@@ -120,7 +120,7 @@ def committed(state_dir: Path) -> int:
 
 
 def hashes(folder: Path) -> dict[str, str]:
-    """SHA-256 of every file that has its final name."""
+    """Return the SHA-256 of every file that has its final name."""
     return {
         str(path.relative_to(folder)): _hash(path)
         for path in sorted(folder.rglob("*"))

@@ -13,7 +13,7 @@ from tiny_models import LLAMA, TWO_LAYERS, write_family
 
 @pytest.fixture(scope="session")
 def models(workplace: Path) -> Path:
-    """`base`, `math` and `code`; the embeddings of each are five blocks long."""
+    """Write `base`, `math` and `code`, each with embeddings of five blocks."""
     folder = write_family(workplace / "models", TWO_LAYERS)
     (folder / "base" / "tokenizer.json").write_text('{"model": {}}')
     (folder / "base" / "1_Pooling").mkdir()
@@ -23,7 +23,7 @@ def models(workplace: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def drivers() -> Iterator[list[Driver]]:
-    """As many as merge at a time; torch is imported once by each."""
+    """Yield as many drivers as merge at a time; each of them imports torch once."""
     drivers = [Driver() for _ in range(2)]
     yield drivers
     for driver in drivers:
@@ -32,37 +32,37 @@ def drivers() -> Iterator[list[Driver]]:
 
 @pytest.fixture(scope="session")
 def bench(drivers: list[Driver], workplace: Path, models: Path) -> Bench:
-    """Makes merges of 21 tensors in 35 blocks, four shards and half a dozen batches."""
+    """Return a bench for merges of 21 tensors in 35 blocks, four shards and about six batches."""
     return Bench(drivers, workplace / "merges", models, RECIPE, {"shard_size": 8000})
 
 
 @pytest.fixture(scope="session")
 def calm(bench: Bench) -> tuple[Ended, dict[str, bytes]]:
-    """The merge that nothing interrupts: how it ended, and its output."""
+    """Merge without interruptions; return how the merge ended, and its output."""
     return bench.calm()
 
 
 @pytest.fixture
 def reference(calm: tuple[Ended, dict[str, bytes]]) -> dict[str, bytes]:
-    """The output of the merge that nothing interrupts."""
+    """Return the output of the merge without interruptions."""
     return calm[1]
 
 
 @pytest.fixture
 def operations(calm: tuple[Ended, dict[str, bytes]]) -> int:
-    """How many operations the merge is that nothing interrupts."""
+    """Return the number of operations of the merge without interruptions."""
     return len(calm[0].kinds)
 
 
 @pytest.fixture
 def points(calm: tuple[Ended, dict[str, bytes]], soak: bool) -> list[int]:
-    """At which operations that merge is stopped; with --soak at all of them."""
+    """Return the operations at which that merge is stopped; with --soak all of them."""
     return crash_points(calm[0].kinds, soak)
 
 
 @pytest.fixture(scope="session")
 def many_blocks(request: pytest.FixtureRequest, workplace: Path, soak: bool) -> Path:
-    """`base`, `math` and `code` of 167 blocks, 29 MB each; with --soak of 134 M parameters."""
+    """Write `base`, `math` and `code` of 167 blocks and 29 MB; with --soak of 134 M parameters."""
     if soak:
         return Path(request.getfixturevalue("large_llamas"))
     config = {**LLAMA, "hidden_size": 256, "intermediate_size": 512, "head_dim": 128}

@@ -36,18 +36,18 @@ parameters: {density: 0.5}
 dtype: float32
 out_dtype: bfloat16
 """
-"""Random masks, an election of signs and a reduction over whole tensors."""
+"""A recipe with random masks, an election of signs and a reduction over whole tensors."""
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How one process ended.
+    """The end of one process.
 
     Args:
-        code: its exit code, or less the signal that ended it.
-        kinds: every operation that it came to, in order.
+        code: the exit code, or minus the number of the signal that ended the process.
+        kinds: every operation that the process reached, in order.
         written: (file name, offset, bytes) of every write.
-        stderr: what it said.
+        stderr: the text on stderr.
         states: (number of an operation, name of a copy, writes before) of every copy that it made.
     """
 
@@ -60,12 +60,12 @@ class Ended:
 
 @dataclass(frozen=True)
 class State:
-    """What a crash before an operation leaves, of an attempt that went on.
+    """The files that a crash before an operation would leave, of an attempt that continued.
 
     Args:
         point: the number of the operation.
-        copy: of the output and the ledger.
-        attempts: up to the crash.
+        copy: a copy of the output and the ledger.
+        attempts: the attempts up to the crash.
     """
 
     point: int
@@ -74,7 +74,7 @@ class State:
 
 
 class Driver(Server):
-    """Merges on request."""
+    """A server that merges on request."""
 
     def __init__(self) -> None:
         super().__init__(DRIVER)
@@ -87,20 +87,20 @@ class Driver(Server):
         return Ended(code, told.get("kinds", []), written, stderr, states)
 
     def logged(self) -> dict[str, Any]:
-        """What the job wrote down; waits for it."""
+        """Wait for the job's log, and return its content."""
         wait_until(self.log.exists, every=0.002)
         return dict(json.loads(self.log.read_text()))
 
 
 @dataclass(frozen=True)
 class Paused:
-    """An attempt that stands still before an operation (or has ended, if it never came to it)."""
+    """An attempt that is stopped before an operation, or has ended before it reached it."""
 
     merge: Merge
     pid: int
 
     def go_on(self) -> Ended:
-        """Let it go on to its end."""
+        """Let the attempt continue to its end."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGCONT)
         ended = self.merge.driver.end()
@@ -113,15 +113,15 @@ class Merge:
     """One merge in a folder of its own: its attempts, its output, its ledger.
 
     Args:
-        folder: everything of it lies there, but
-        root: the output and the ledger.
-        models: where the recipe's models lie.
+        folder: the folder of everything but the output and the ledger.
+        root: the folder of the output and the ledger.
+        models: the folder of the recipe's models.
         recipe: YAML text.
-        options: of every attempt.
-        block: elements of a block.
-        uncommitted_limit: bytes, of the governor.
-        output: below `root`.
-        name: tells it from another one in the same folder.
+        options: the options of every attempt.
+        block: the number of elements in a block.
+        uncommitted_limit: the governor's limit in bytes.
+        output: the path of the output below `root`.
+        name: a name that no other merge in the same folder has.
         imports: modules that the driver imports before the first attempt.
     """
 
@@ -149,19 +149,19 @@ class Merge:
         self._verified = False
 
     def run(self, at: int | None = None, mode: str = "kill", **more: Any) -> Ended:
-        """`resumerge run`, crashing at an operation."""
+        """Run `resumerge run`, which crashes at an operation."""
         return self._attempt("run", at, mode, **more)
 
     def resume(self, at: int | None = None, mode: str = "kill", **more: Any) -> Ended:
-        """`resumerge resume OUT`, crashing at an operation."""
+        """Run `resumerge resume OUT`, which crashes at an operation."""
         return self._attempt("resume", at, mode, **more)
 
     def record(
         self, points: Iterable[int], mode: str = "kill", command: str = "run", **more: Any
     ) -> list[State]:
-        """`resumerge run` or `resume`, to its end: what a crash at each of these operations leaves.
+        """Run or resume to the end, and return what crashes at these operations would leave.
 
-        Of operations that leave the same bytes, the last one alone: it has written most.
+        Operations that leave the same bytes give one state: the last one, which has written most.
         """
         before, folder = [*self.attempts], self.folder / f"states{len(self.attempts)}"
         folder.mkdir()
@@ -174,17 +174,17 @@ class Merge:
         return list(states.values())
 
     def become(self, state: State) -> None:
-        """Take the output and the ledger for what they were at a crash."""
+        """Replace the output and the ledger by those of a state."""
         shutil.rmtree(self.root)
         shutil.copytree(state.copy, self.root, symlinks=True)
         self.attempts, self._verified = [*state.attempts], False
 
     def verify(self) -> Ended:
-        """`resumerge verify OUT`: 0 where everything is there and intact."""
+        """Run `resumerge verify OUT`, which exits with 0 if the output is complete and intact."""
         return self._attempt("verify", None, "kill")
 
     def finish(self) -> Ended:
-        """Resume, or run where the crash came before there was a run; then verify."""
+        """Resume, or run if the crash came before the run existed; then verify."""
         command = "resume" if self.runs() else "run"
         ended = self._attempt(f"{command}, verify", None, "kill")
         assert ended.code == 0, ended.stderr
@@ -192,7 +192,7 @@ class Merge:
         return ended
 
     def start(self, command: str, at: int) -> Paused:
-        """Begin to `run` or `resume`, and stand still before an operation."""
+        """Start to `run` or `resume`, and stop before an operation."""
         self.driver.begin(**self._job(command, at, "pause", 0, {}), points=[], states="")
         pid = self.driver.logged()["pid"]
         wait_until(lambda: not _is_running(pid), every=0.002)
@@ -240,25 +240,25 @@ class Merge:
     # What is there
 
     def runs(self) -> list[Path]:
-        """The folders of the runs in the ledger's home."""
+        """Return the folders of the runs in the state folder."""
         return RunStore(self.state).runs()
 
     def ledger(self) -> Ledger:
-        """The ledger of the only run; to be closed."""
+        """Return the ledger of the only run, which the caller closes."""
         (folder,) = self.runs()
         return Ledger(folder / LEDGER_FILE)
 
     def query(self, sql: str) -> list[dict[str, Any]]:
-        """Rows of the ledger."""
+        """Return rows of the ledger."""
         (folder,) = self.runs()
         return query(folder / LEDGER_FILE, sql)
 
     def events(self) -> list[str]:
-        """The kinds of all events."""
+        """Return the kinds of all events."""
         return [row["kind"] for row in self.query("SELECT kind FROM events ORDER BY id")]
 
     def files(self) -> dict[str, bytes]:
-        """Every file of the output, by its path in it; where it is one file, all in its folder."""
+        """Return every file of the output, or of its folder if it is one file, by its path."""
         folder = OutputPath(self.out).folder
         return {
             str(path.relative_to(folder)): path.read_bytes()
@@ -267,7 +267,7 @@ class Merge:
         }
 
     def rewritten(self) -> int:
-        """Bytes of tensors that were written more than once, over all attempts."""
+        """Return the bytes of tensors that were written again, over all attempts."""
         heads = {s["name"]: s["header_bytes"] for s in self.query("SELECT * FROM shards")}
         total, places = 0, set()
         for attempt in self.attempts:
@@ -279,25 +279,25 @@ class Merge:
         return total - sum(nbytes for _, _, nbytes in places)
 
     def largest_limit(self) -> int:
-        """The largest uncommitted limit that the ledger tells of."""
+        """Return the largest uncommitted limit in the ledger."""
         rows = self.query("SELECT max(batch_bytes) AS n FROM attempts")
         return int(rows[0]["n"] or self.uncommitted_limit)
 
     def remove(self) -> None:
-        """Give the space back."""
+        """Delete the files of the merge."""
         shutil.rmtree(self.root)
         shutil.rmtree(self.folder)
 
     # What must be so
 
     def assert_finals_are(self, reference: Mapping[str, bytes]) -> None:
-        """A file that has its final name is whole, at any time."""
+        """Check that every file that has its final name is complete."""
         for name, data in self.files().items():
             if not name.endswith((".partial", ".lock")):
                 assert data == reference[name], f"{name} has its final name but is not whole"
 
     def assert_done(self, reference: Mapping[str, bytes]) -> None:
-        """The output is the uninterrupted run's to the byte, and the ledger says so too."""
+        """Check that the output has the bytes of the uninterrupted run, and the run is done."""
         found = self.files()
         assert sorted(found) == sorted(reference)
         for name, data in found.items():
@@ -309,7 +309,7 @@ class Merge:
         assert self.query("SELECT state FROM run")[0]["state"] == "done"
 
     def assert_resumed(self, reference: Mapping[str, bytes]) -> None:
-        """After a crash: what is there is right, goes on, and little is done twice."""
+        """Check a crashed merge: its files are right, it continues, and writes little again."""
         self.assert_finals_are(reference)
         self.finish()
         self.assert_done(reference)
@@ -317,7 +317,7 @@ class Merge:
 
 
 class Bench:
-    """Makes merges and crashes them, as many at a time as it has drivers."""
+    """A workshop of merges and their crashes, as many at a time as there are drivers."""
 
     def __init__(
         self,
@@ -330,11 +330,11 @@ class Bench:
     ) -> None:
         """
         Args:
-            drivers: which merge for it.
-            folder: for the merges.
-            models: where the recipe's models lie.
+            drivers: the drivers that merge.
+            folder: the folder of the merges.
+            models: the folder of the recipe's models.
             recipe: YAML text.
-            options: of every attempt.
+            options: the options of every attempt.
             output: the folder or file to be written.
         """
         self._output = output
@@ -343,11 +343,11 @@ class Bench:
         self.imports: Sequence[str] = ()
         """Modules that drivers import once, for all attempts that follow."""
         self.block, self.uncommitted_limit = 512, 8192
-        """Elements of a block, and the limit in bytes: larger for a merge of larger models."""
+        """The elements of a block and the uncommitted limit in bytes: larger for larger models."""
         self._names = itertools.count()
 
     def merge(self, recipe: str | None = None, worker: int = 0, disk: Path | None = None) -> Merge:
-        """A merge that has not begun, with its output and ledger on a disk of their own or not."""
+        """Return a merge that has not begun; its output and ledger may be on another disk."""
         folder = self._folder / f"{next(self._names)}"
         driver, recipe = self._drivers[worker], recipe or self.recipe
         root, output = disk or Path(), self._output
@@ -357,13 +357,13 @@ class Bench:
         return merge
 
     def beside(self, first: Merge) -> Merge:
-        """The same merge in another process, at the same time."""
+        """Return the same merge for another process that works at the same time."""
         second = copy.copy(first)
         second.driver, second.name, second.attempts = self._drivers[1], "second", []
         return second
 
     def calm(self, recipe: str | None = None) -> tuple[Ended, dict[str, bytes]]:
-        """A merge that nothing interrupts: how it ended, and its output."""
+        """Merge without interruptions; return how the merge ended, and its output."""
         merge = self.merge(recipe)
         ended = merge.run()
         assert ended.code == 0, ended.stderr
@@ -378,7 +378,7 @@ class Bench:
         check: Callable[[Merge, Any], None],
         recipe: str | None = None,
     ) -> None:
-        """Check every point, each on a merge of its own; fails with all that went wrong."""
+        """Check every point, each on a merge of its own, and fail with all errors."""
 
         def work(worker: int, share: Sequence[Any], wrong: list[str]) -> None:
             for point in share:
@@ -399,21 +399,21 @@ class Bench:
         command: str = "run",
         **options: Any,
     ) -> int:
-        """Check what crashes at these operations leave; fails with all that went wrong.
+        """Check what crashes at these operations leave, and fail with all errors.
 
         Every driver records one attempt. Crashes that leave the same bytes are one.
 
         Args:
             points: numbers of operations of the attempt.
-            check: gets a merge whose attempt crashed.
-            mode: of the crashes.
-            recipe: of the merge.
-            prepare: what comes before the attempt.
-            command: which attempt: ``run`` or ``resume``.
-            options: of the attempt.
+            check: a function that checks a merge whose attempt crashed.
+            mode: the mode of the crashes.
+            recipe: the recipe of the merge.
+            prepare: a function that is called before the attempt.
+            command: the command of the attempt: ``run`` or ``resume``.
+            options: the options of the attempt.
 
         Returns:
-            How many of the operations there were.
+            how many of the operations the attempts reached.
         """
         reached = []
 
@@ -435,7 +435,7 @@ class Bench:
     def _share(
         self, todo: Sequence[Any], work: Callable[[int, Sequence[Any], list[str]], None]
     ) -> None:
-        """Have every driver work on its share, of points that follow each other."""
+        """Give every driver a share of the points, which are consecutive."""
         wrong: list[str] = []
         count = len(self._drivers)
         ends = [len(todo) * k // count for k in range(count + 1)]
@@ -452,7 +452,7 @@ class Bench:
         mode: str = "kill",
         recipe: str | None = None,
     ) -> int:
-        """Crash at operations, resume, and compare; how many of them there were."""
+        """Crash at operations, resume and compare; return how many of them were reached."""
         return self.each_state(points, lambda merge: merge.assert_resumed(reference), mode, recipe)
 
     def check_kills(self, reference: Mapping[str, bytes], operations: int, points: int) -> None:
@@ -462,7 +462,7 @@ class Bench:
 
 
 def _went_wrong(check: Callable[[Merge, Any], None], merge: Merge, point: Any) -> list[str]:
-    """What a check raised, told with its point."""
+    """Return the error that a check raised, with its point; an empty list if it passed."""
     try:
         check(merge, point)
     except BaseException:
@@ -472,7 +472,7 @@ def _went_wrong(check: Callable[[Merge, Any], None], merge: Merge, point: Any) -
 
 
 def _is_running(pid: int) -> bool:
-    """Whether any thread of a process has neither stopped nor ended."""
+    """Return whether any thread of a process has neither stopped nor ended."""
     try:
         states = [
             path.read_text().rpartition(")")[2].split()[0]

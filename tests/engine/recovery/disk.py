@@ -49,7 +49,7 @@ operation fails. pause: SIGSTOP, until somebody lets it go on. stop: SIGTERM."""
 TAKES_SPACE = ("create", "write", "resize", "make folder")
 
 Place = Callable[[Path], Path]
-"""Where a file of the disk is: there, or in a copy."""
+"""A function that returns the place of a file: on the disk itself, or in a copy."""
 
 
 @dataclass
@@ -61,7 +61,7 @@ class Change:
     size: int
 
     def overlaps(self, other: Change) -> bool:
-        """Whether they changed the same bytes."""
+        """Return whether both changed the same bytes."""
         ends = self.offset + len(self.before), other.offset + len(other.before)
         return self.offset < ends[1] and other.offset < ends[0]
 
@@ -71,8 +71,8 @@ class Name:
     """A change of a folder, with what undoes it.
 
     Args:
-        folders: that must be synced for it to be durable, by inode.
-        gone: the folder that it removed, if it did; once durable, what was in there is no matter.
+        folders: the inodes of the folders that must be synced before the change is durable.
+        gone: the folder that it removed, if any; its content does not matter once it is durable.
     """
 
     folders: set[Inode]
@@ -82,17 +82,17 @@ class Name:
 
 @dataclass
 class Disk:
-    """Watches one folder.
+    """A disk that watches one folder.
 
     Args:
-        root: operations elsewhere neither count nor fail.
+        root: the folder; operations elsewhere neither count nor fail.
         graveyard: a folder on the same filesystem, for files that a power cut brings back.
         log: a file that gets what was counted and written, also before a crash.
         at: the operation to crash at, before it is done; None never does.
-        mode: of `MODES`.
-        seed: of what a torn power cut leaves.
-        points: operations at which what a crash would leave is copied, and that go on.
-        states: a folder for these copies, each named after what is in it.
+        mode: one of `MODES`.
+        seed: the seed of the draw of what a torn power cut leaves.
+        points: operations at which a copy of what a crash would leave is made.
+        states: a folder for these copies, each named by a digest of its content.
     """
 
     root: Path
@@ -144,7 +144,7 @@ class Disk:
         Connection.transaction = transaction  # type: ignore
 
     def report(self) -> None:
-        """Write down what was counted."""
+        """Write the counts to the log."""
         data = json.dumps(
             {
                 "pid": os.getpid(),
@@ -290,7 +290,7 @@ class Disk:
         self._names = [name for name in self._names if name.folders]
 
     def _bury(self, path: Path) -> Path | None:
-        """Another name for a file that loses its own, in case that has to be undone."""
+        """Give a file that loses its name another one, so that this can be undone."""
         if self.mode not in ("power", "torn") or not path.is_file():
             return None
         self._graves += 1
@@ -299,12 +299,12 @@ class Disk:
         return grave
 
     def _lose(self, seed: int, handles: Mapping[Inode, int], at: Place) -> None:
-        """Undo what was not synced: all of it, or what a draw says.
+        """Undo what was not synced: all of it, or a part that is drawn.
 
         Args:
-            seed: of the draw.
+            seed: the seed of the draw.
             handles: an open file for each that was changed and has a name still.
-            at: where the files are.
+            at: the place of the files.
         """
         draw = random.Random(seed)
         if self.mode == "lying":
@@ -344,7 +344,7 @@ class Disk:
         self._copied.append((self.count, kept.name, len(self.written)))
 
     def _forget_writes(self, draw: random.Random, handles: Mapping[Inode, int]) -> None:
-        """Undo up to three writes of tensors; none was overwritten since."""
+        """Undo up to three writes of tensors that were not overwritten since."""
         writes = [
             (handles[key], change)
             for key, changes in self._changes.items()
@@ -356,7 +356,10 @@ class Disk:
             REAL["pwrite"](fd, change.before, change.offset)
 
     def _undo_bytes(self, fd: int, changes: list[Change], draw: random.Random | None) -> None:
-        """Newest first. Torn, a page keeps its oldest changes, as many as a draw says."""
+        """Undo changes of bytes, the newest first.
+
+        In a torn power cut, a page keeps its oldest changes, as many as are drawn.
+        """
         pages: Counter[int] = Counter()
         pieces = []
         for change in changes:
@@ -396,14 +399,14 @@ class Disk:
                 self._crash()
 
     def _crash(self) -> None:
-        """The guard is held, and never let go of: no other thread changes anything any more."""
+        """Kill this process, which holds the guard: no other thread changes anything any more."""
         self.report()
         if self.mode != "kill":
             self._lose(self.seed, self._handles, lambda path: path)
         os.kill(os.getpid(), signal.SIGKILL)
 
     def _where(self, path: Any, dir_fd: int | None = None) -> Path | None:
-        """The absolute path of a file that is watched."""
+        """Return the absolute path of a watched file; None for any other file."""
         folder = Path(os.readlink(f"/proc/self/fd/{dir_fd}")) if dir_fd is not None else Path()
         found = (folder / os.fspath(path)).absolute()
         watched = self.root in (found, *found.parents) and found.name != "lock"
@@ -414,7 +417,7 @@ class Disk:
 
 
 def _pieces(change: Change) -> Iterator[Change]:
-    """A change, cut where pages end."""
+    """Yield the parts of a change, cut where pages end."""
     offset, before = change.offset, change.before
     while before:
         room = PAGE - offset % PAGE

@@ -1,6 +1,6 @@
-"""Runs merges, each in a process of its own, on a disk that crashes where it is told to.
+"""A server that runs merges, each in a process of its own, on a disk that crashes on request.
 
-Jobs come to a server that forks a child for each; see `fork_server`.
+Each job runs in a child that is forked for it; see `fork_server`.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from resumerge.ui.progress.console_reporter import ConsoleReporter
 
 
 def shrink(block: int, limit: int) -> None:
-    """Blocks of that many elements, and that uncommitted limit: a small merge has many batches.
+    """Make blocks and the uncommitted limit so small that a small merge has many batches.
 
-    The same for every attempt of a run: the block is part of the format.
+    All attempts of a run have the same values: the block is part of the format.
     """
     target.BLOCK_ELEMENTS = block
     governor.LARGEST_UNCOMMITTED_LIMIT = limit
@@ -35,7 +35,7 @@ def shrink(block: int, limit: int) -> None:
 
 
 def work(job: dict[str, Any]) -> int:
-    """Run, resume, verify in this process; the exit code of the command line."""
+    """Run, resume or verify in this process, and return the command line's exit code."""
     shrink(job["block"], job["uncommitted_limit"])
     disk = Disk(
         Path(job["root"]),

@@ -13,7 +13,7 @@ from command_line import WORDS, call, committed, hashes, start
 from resumerge.ledger.run_store import RunStore
 
 MOST_KILLS = 4
-"""Of one merge: a machine that is slow enough would never come to its end."""
+"""The most kills of one merge, which a slow machine would otherwise never finish."""
 
 Start = Callable[[list[str], Path], subprocess.Popen[str]]
 
@@ -21,7 +21,7 @@ Start = Callable[[list[str], Path], subprocess.Popen[str]]
 def kill_until_done(
     folder: Path, expected: dict[str, str], draw: random.Random, start: Start = start
 ) -> int:
-    """Merge, and return how often that was killed: a quick machine may be done before."""
+    """Merge, and return how often the merge was killed: a fast machine may finish before."""
     out, state = folder / "merged", folder / "ledgers"
     resume = ["resume", "merged", "--state-dir", "ledgers"]
     kills, useful, code = 0, 0, -9

@@ -12,7 +12,7 @@ FILE = "model.safetensors"
 
 
 def retrained(model: Path) -> bytes:
-    """Weights of the same size and header, with other numbers."""
+    """Return weights of the same size and header, with other numbers."""
     tensors = load_file(model)
     other = model.with_suffix(".other")
     save_file({name: t + 0.25 for name, t in tensors.items()}, other, {"format": "pt"})
@@ -22,7 +22,7 @@ def retrained(model: Path) -> bytes:
 
 
 def moved_over(model: Path, data: bytes) -> None:
-    """As rsync, git and `hf download` do it: another file takes the name."""
+    """Give the name to another file, as rsync, git and `hf download` do."""
     fresh = model.with_suffix(".fresh")
     fresh.write_bytes(data)
     fresh.replace(model)

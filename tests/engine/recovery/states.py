@@ -13,7 +13,7 @@ Inode = tuple[int, int]
 
 
 def inode_of(file: int | Path) -> Inode:
-    """Return what tells a file from others, whatever its names are."""
+    """Return the device and the inode of a file, which identify it under all its names."""
     found = os.stat(file)
     return found.st_dev, found.st_ino
 
@@ -22,10 +22,10 @@ def copy_folders(folders: dict[Path, Path]) -> dict[Inode, Path]:
     """Copy folders; a file with several names stays one file.
 
     Args:
-        folders: the copy of each.
+        folders: the path of the copy of each folder.
 
     Returns:
-        The copy of each file, by the file that was copied.
+        the copy of each file, by the inode of the original.
     """
     copies: dict[Inode, Path] = {}
 
@@ -43,7 +43,7 @@ def copy_folders(folders: dict[Path, Path]) -> dict[Inode, Path]:
 
 
 def digest_of(folder: Path) -> str:
-    """Return one name for all folders with these names and bytes.
+    """Return a digest of the names and the bytes in a folder.
 
     SQLite's index of its log is left out: it is made anew after a crash.
     """

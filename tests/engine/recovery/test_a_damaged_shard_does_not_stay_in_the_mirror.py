@@ -1,4 +1,4 @@
-"""Promise: what is found damaged here counts no more as being in the mirror, and is brought again.
+"""Promise: a shard that is damaged here does not count as mirrored, and is uploaded again.
 
 It may have been damaged before it was uploaded.
 """
@@ -11,7 +11,7 @@ SHARD = "model-00001-of-00004.safetensors"
 
 
 def damage(merge: Merge) -> None:
-    """The shard, here and in the mirror."""
+    """Flip a bit of the shard, here and in the mirror."""
     [unit] = merge.query('SELECT "offset" FROM units WHERE number = 1')
     for folder in (merge.out, merge.folder / "mirror"):
         flip(folder / SHARD, unit["offset"])
@@ -24,7 +24,10 @@ def is_mirrored(merge: Merge) -> bool:
 
 
 def killed_after_the_upload(bench: Bench, operations: int) -> Merge:
-    """Which operation that is depends on how far merging is ahead of uploading."""
+    """Return a merge that was killed after the upload of the shard.
+
+    The operation depends on how far merging is ahead of uploading.
+    """
     for at in range(operations * 3 // 4, operations * 2, 5):
         merge = mirrored(bench)
         merge.run(at)

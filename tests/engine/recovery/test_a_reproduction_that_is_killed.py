@@ -1,4 +1,4 @@
-"""Promise: a reproduction that is killed goes on when it is typed again, and ends compared."""
+"""Promise: a killed reproduction continues with the same command, and ends with a comparison."""
 
 from __future__ import annotations
 

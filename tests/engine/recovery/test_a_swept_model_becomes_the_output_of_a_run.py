@@ -1,4 +1,4 @@
-"""Promise: a run takes over what a sweep made only if it would compute just that."""
+"""Promise: a run takes over a model of a sweep only if it would compute the same bytes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def place(tmp_path: Path) -> Path:
 
 
 def run(place: Path, name: str = "weight-0.25") -> bool:
-    """Whether a run of the recipe took over a variant; its output is right in any case."""
+    """Run the recipe; return whether the run took over a variant. The output must be right."""
     [sweep] = RunStore(place / "state").of_output(place / "all")
     with working_in(place):
         result = Session(Options(state_dir=place / "state")).run(

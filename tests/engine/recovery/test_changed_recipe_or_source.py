@@ -1,4 +1,4 @@
-"""Promise: a run never goes on with another recipe or other models; it says what changed."""
+"""Promise: a run never continues with another recipe or other models; it names the change."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 
 @pytest.fixture
 def halfway(bench: Bench, operations: int) -> Merge:
-    """With models of its own."""
+    """Start a merge with models of its own, and kill it in the middle."""
     merge = bench.merge()
     shutil.copytree(merge.models, merge.folder / "models")
     merge.models = merge.folder / "models"
@@ -52,7 +52,7 @@ def test_a_comment_is_no_change(halfway: Merge, reference: dict[str, bytes]) -> 
 def test_another_recipe_takes_the_place_of_a_run_that_has_no_file_left(
     bench: Bench, halfway: Merge, done: bool
 ) -> None:
-    """There is nothing to lose. One file that is left is something to lose."""
+    """A run without files has nothing to lose; one with a single file has."""
     if done:
         assert halfway.resume().code == 0
     other = RECIPE.replace("density: 0.5", "density: 0.7")
@@ -97,7 +97,7 @@ def test_changed_options_that_decide_bytes_are_refused(
 
 
 def retrained(model: Path) -> None:
-    """Of the same size and header, with other numbers."""
+    """Change the numbers of a model, but neither its size nor its header."""
     tensors = load_file(model)
     stamp = model.stat().st_mtime_ns
     save_file({name: t + 0.01 for name, t in tensors.items()}, model, {"format": "pt"})
@@ -114,7 +114,7 @@ def grown(model: Path) -> None:
 
 
 def renamed_inside(model: Path) -> None:
-    """Of the same size and time, with another header."""
+    """Change the header of a model, but neither its size nor its time."""
     stamp = model.stat().st_mtime_ns
     data = model.read_bytes()
     model.write_bytes(data.replace(b'"format":"pt"', b'"format":"tp"'))
@@ -146,7 +146,7 @@ def test_a_changed_source_is_refused(
 @pytest.mark.parametrize("model", ["base", "code"])
 @pytest.mark.parametrize("key", ["tie_word_embeddings", "vocab_size", "of somebody else"])
 def test_a_changed_config_is_refused(halfway: Merge, model: str, key: str) -> None:
-    """It decides which tensors there are, and is written at the end."""
+    """A config.json decides which tensors a model has, and the output's is made from it."""
     before = halfway.files()
     config = halfway.models / model / "config.json"
     text = config.read_text()

@@ -29,7 +29,7 @@ def empty(path: Path) -> None:
 
 
 def hole(path: Path) -> None:
-    """Zeros where the pages of the tables are, as after a crash of a careless filesystem."""
+    """Fill the pages of the tables with zeros, as a crash of a careless filesystem does."""
     data = path.read_bytes()
     path.write_bytes(data[:8192] + bytes(len(data) - 8192))
 

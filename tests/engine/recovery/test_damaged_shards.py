@@ -1,4 +1,4 @@
-"""Promise: what is damaged or gone is computed again, and nothing else is."""
+"""Promise: units that are damaged or gone are computed again, and no others are."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from ledger_rows import change
 
 @pytest.fixture
 def halfway(bench: Bench, operations: int) -> Merge:
-    """Killed with the first shard sealed, the second committed in part, the rest untouched.
+    """Kill a merge with the first shard sealed, the second committed in part, the rest untouched.
 
-    Which operation that is depends on how far computing is ahead of committing.
+    The operation depends on how far computing is ahead of committing.
     """
     for at in range(operations // 2, 0, -1):
         merge = bench.merge()
@@ -38,7 +38,7 @@ def shards(merge: Merge) -> list[dict[str, object]]:
 def computed_again(
     merge: Merge, before: list[dict[str, object]], column: str = "shard"
 ) -> set[object]:
-    """Shards, or numbers, of units that were committed and computed again by the last attempt."""
+    """Return the shards, or numbers, of committed units that the last attempt computed again."""
     last = merge.query("SELECT max(n) AS n FROM attempts")[0]["n"]
     now = {row["number"]: row for row in merge.query("SELECT * FROM units")}
     return {
@@ -98,7 +98,7 @@ def test_renamed_but_damaged_and_the_ledger_says_open(
 def test_renamed_but_not_whole_and_the_ledger_says_open(
     halfway: Merge, reference: dict[str, bytes]
 ) -> None:
-    """Somebody renamed the partial file by hand."""
+    """Somebody has renamed the partial file by hand."""
     path = halfway.out / (str(shards(halfway)[1]["name"]) + ".partial")
     path.rename(path.with_suffix(""))
     halfway.finish()

@@ -1,4 +1,4 @@
-"""Promise: whatever a disk lost of what it had acknowledged is found before the model is done."""
+"""Promise: acknowledged writes that a disk loses are found before the model is done."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from crashing import KILLED, Bench, Merge, flip
 
 
 def assert_found(merge: Merge, reference: dict[str, bytes]) -> None:
-    """Every file is as in the uninterrupted run, whatever had been lost of it.
+    """Check that every file is as in the uninterrupted run, whatever was lost of it.
 
-    A file beside the shards that was damaged is taken for one of the user's: it is renamed, or
-    stays with a note if it is the model card.
+    A damaged companion counts as a file of the user's: it is renamed, or stays with a note if it is
+    the model card.
     """
     found = merge.files()
     assert {name.split(".kept")[0] for name in found} == set(reference)
@@ -30,7 +30,7 @@ def is_done(merge: Merge) -> bool:
 def test_any_acknowledged_write_is_lost(
     bench: Bench, reference: dict[str, bytes], operations: int, soak: bool
 ) -> None:
-    """At a crash the disk forgets writes of the attempt, synced or not."""
+    """The disk forgets writes of the attempt at a crash, synced or not."""
     crashed = []
 
     def check(merge: Merge, point: tuple[int, int]) -> None:
@@ -71,7 +71,7 @@ def committed(merge: Merge) -> list[dict[str, Any]]:
 
 
 def interrupt(merge: Merge, at: int) -> None:
-    """Kill it at an operation, and again until there is a committed unit to damage."""
+    """Kill a merge at an operation, and again until it has a committed unit to damage."""
     assert merge.run(at).code in (KILLED, 0)
     while not committed(merge):
         at += 10
@@ -79,7 +79,7 @@ def interrupt(merge: Merge, at: int) -> None:
 
 
 def damage(merge: Merge, draw: random.Random) -> Path:
-    """Flip a bit of a committed block, sealed or not; the file."""
+    """Flip a bit of a committed block, sealed or not, and return the file."""
     unit = draw.choice(committed(merge))
     [shard] = merge.query(f"SELECT name FROM shards WHERE number = {unit['shard']}")
     final = merge.out / shard["name"]
@@ -97,7 +97,7 @@ def interrupted(bench: Bench, at: int) -> Merge:
 def test_a_flipped_bit_is_found_wherever_it_is(
     bench: Bench, reference: dict[str, bytes], operations: int
 ) -> None:
-    """At ten moments; older than the last batches, too."""
+    """The test crashes at ten moments, and damages batches older than the last ones, too."""
 
     def check(merge: Merge, at: int) -> None:
         interrupt(merge, at)
@@ -125,7 +125,7 @@ def test_after_a_full_disk_or_a_signal_it_is_found_too(
 def test_with_a_mirror_damage_does_not_get_there(
     bench: Bench, reference: dict[str, bytes], operations: int, then_delete: bool
 ) -> None:
-    """What is here is compared before anything is uploaded, or deleted here."""
+    """The shards here are compared before any is uploaded, or deleted here."""
 
     def check(merge: Merge, at: int) -> None:
         mirror = merge.folder / "mirror"
@@ -144,7 +144,7 @@ def test_with_a_mirror_damage_does_not_get_there(
 def test_a_sealed_shard_that_was_truncated(
     bench: Bench, reference: dict[str, bytes], operations: int, cut: int
 ) -> None:
-    """To its full size again, as a filesystem's check may leave it."""
+    """The file has its full size again, as a filesystem's check may leave it."""
     merge = interrupted(bench, operations - 20)
     path = next(path for path in sorted(merge.out.iterdir()) if path.suffix == ".safetensors")
     size = path.stat().st_size

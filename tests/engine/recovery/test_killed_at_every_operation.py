@@ -1,4 +1,4 @@
-"""Promise: killed anywhere, a run goes on and writes what an uninterrupted one writes."""
+"""Promise: a run that is killed anywhere continues, and writes what an uninterrupted one writes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def test_killed_at_every_operation(
 def test_a_process_that_is_killed_leaves_what_others_were_said_to_leave(
     bench: Bench, reference: dict[str, bytes], operations: int, soak: bool
 ) -> None:
-    """Above, the states of crashes are copied from an attempt that goes on."""
+    """Other tests copy the states of crashes from an attempt that continues; this one kills."""
     crashed = []
 
     def check(merge: Merge, at: int) -> None:

@@ -20,7 +20,7 @@ KILLS, KILLS_OF_SOAK = 3, 20
 
 @pytest.fixture(scope="module")
 def calm(many_blocks: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A working folder with the output of a merge that took all that Linux has."""
+    """Make a working folder with the output of a merge that used all that Linux has."""
     return calm_merge(tmp_path_factory.mktemp("merge"), many_blocks, MEAN)
 
 
@@ -50,7 +50,7 @@ def test_killed_at_random_times(folder: Path, soak: bool) -> None:
 
 
 def test_what_does_not_ask_at_the_seam_is_noticed(folder: Path) -> None:
-    """Otherwise the other tests would say nothing."""
+    """The other tests prove nothing unless calls that only Linux has are noticed."""
     process = start_posix_only(WORDS, folder, RESUMERGE_POSIX_ONLY="0", SLOW_SECONDS="0")
     process.communicate()
     noted = posix_only.noted(folder)

@@ -23,7 +23,7 @@ POINTS = 6
 
 @pytest.fixture(scope="module")
 def checkpoints(workplace: Path) -> Path:
-    """Two weight files; each has a tensor that the other lacks."""
+    """Write two weight files, each with a tensor that the other lacks."""
     folder = workplace / "checkpoints"
     folder.mkdir()
     draw = torch.Generator().manual_seed(0)
@@ -39,7 +39,7 @@ def checkpoints(workplace: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def pipelines(workplace: Path) -> Path:
-    """Two pipelines of two components with weights, and one without."""
+    """Write two pipelines, each of two components with weights and one without."""
     folder = workplace / "pipelines"
     draw = torch.Generator().manual_seed(0)
     for name in ("one", "two"):
@@ -77,7 +77,7 @@ def test_killed_and_resumed(drivers: list[Driver], workplace: Path, checkpoints:
 def test_one_file_survives_kills_and_power_cuts(
     drivers: list[Driver], workplace: Path, checkpoints: Path
 ) -> None:
-    """Nothing else is in its folder afterwards."""
+    """The output's folder has no other file afterwards."""
     output = "checkpoints/merged.safetensors"
     bench = Bench(
         drivers, workplace / "to one file", checkpoints, RECIPE, {"tensor_union": True}, output

@@ -20,7 +20,7 @@ POINTS = 6
 
 @pytest.fixture(scope="module")
 def models(workplace: Path) -> Path:
-    """Two models with tokenizers."""
+    """Write two models with tokenizers."""
     folder = workplace / "for gguf"
     folder.mkdir()
     for seed, name in enumerate(("first", "second")):

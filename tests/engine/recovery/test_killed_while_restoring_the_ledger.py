@@ -1,6 +1,6 @@
 """Promise: a damaged ledger comes back from its snapshot, even if that is killed halfway.
 
-And until everything was read and compared once, nothing on disk is trusted unread.
+Until everything has been read and compared once, no file is trusted unread.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from resumerge.ledger import LEDGER_FILE
 def test_killed_while_restoring_the_ledger(
     bench: Bench, reference: dict[str, bytes], operations: int, mode: str, soak: bool
 ) -> None:
-    """Without the recheck of an interrupted run, which would find the damage as well."""
+    """The recheck of an interrupted run is off, because it would find the damage as well."""
 
     def prepare(merge: Merge) -> None:
         merge.options = {**merge.options, "no_recheck": True}

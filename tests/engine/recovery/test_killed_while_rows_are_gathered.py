@@ -32,7 +32,7 @@ POINTS = 6
 
 @pytest.fixture(scope="module")
 def strangers(workplace: Path) -> Path:
-    """`base`, `math` and `code` with vocabularies of different tokens in different orders."""
+    """Write `base`, `math` and `code` with vocabularies of other tokens in other orders."""
     folder = workplace / "strangers"
     for seed, name in enumerate(("base", "math", "code")):
         tokens = [f"t{number}" for number in range(160)]

@@ -1,4 +1,4 @@
-"""Promise: `--restart` may be killed anywhere too; what was begun is given up, or goes on."""
+"""Promise: a `--restart` may be killed anywhere: it can be repeated, or its run continues."""
 
 from __future__ import annotations
 

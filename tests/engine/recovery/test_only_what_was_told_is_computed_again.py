@@ -1,5 +1,4 @@
-"""Promise: what changed during the last attempt is computed again, since it was told; other changes
-are refused."""
+"""Promise: a reported change of the last attempt is accepted; any other change is refused."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ REFUSED = "A source has changed since the run was created"
 
 
 def replace(merge: Merge, name: str) -> bytes:
-    """Give a model other weights; those from before are returned."""
+    """Give a model other weights, and return the former ones."""
     model = merge.models / name / FILE
     before = model.read_bytes()
     moved_over(model, retrained(model))
@@ -20,7 +19,7 @@ def replace(merge: Merge, name: str) -> bytes:
 
 
 def stopped_by_a_change(bench: Bench, operations: int) -> Merge:
-    """A merge during which `math` got other weights, after something was committed."""
+    """Give `math` other weights during a merge that has committed something, which stops it."""
     merge = with_own_models(bench.merge())
     paused = merge.start("run", operations // 2)
     replace(merge, "math")
@@ -41,7 +40,7 @@ def test_another_model_that_changed_afterwards_is_refused(bench: Bench, operatio
 
 
 def test_what_was_told_of_an_attempt_is_not_told_of_the_next(bench: Bench, operations: int) -> None:
-    """It goes on with the other weights; if they change again after that, it is another change."""
+    """The next attempt continues with the other weights; a later change is another one."""
     merge = stopped_by_a_change(bench, operations)
     merge.resume(operations // 2)
     assert [row["n"] for row in merge.query("SELECT n FROM attempts")] == [1, 2]
@@ -53,7 +52,7 @@ def test_what_was_told_of_an_attempt_is_not_told_of_the_next(bench: Bench, opera
 
 
 def test_a_change_is_told_once(bench: Bench, operations: int) -> None:
-    """With the models that changed, and how much was committed of them."""
+    """The event names the changed models, and the units that were committed of them."""
     merge = stopped_by_a_change(bench, operations)
     [told] = merge.query("SELECT data FROM events WHERE kind = 'source_changed'")
     data = json.loads(told["data"])

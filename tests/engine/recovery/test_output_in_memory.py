@@ -29,7 +29,7 @@ def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def stopped_before_the_first_block(bench: Bench, disk: Path) -> tuple[Merge, Paused]:
-    """All shards are made, and nothing but headers is in them."""
+    """Stop a merge when all shards exist, and contain only headers."""
     first = bench.merge(disk=disk)
     kinds = first.run().kinds
     first.remove()
@@ -39,7 +39,7 @@ def stopped_before_the_first_block(bench: Bench, disk: Path) -> tuple[Merge, Pau
 
 
 def taken(merge: Merge) -> tuple[int, int]:
-    """Bytes that the shards have on the disk, and their sizes."""
+    """Return the bytes that the shards occupy on the disk, and their sizes."""
     found = [path.stat() for path in merge.out.glob("*.safetensors*")]
     return sum(s.st_blocks * 512 for s in found), sum(s.st_size for s in found)
 
@@ -107,6 +107,6 @@ def test_a_memory_that_is_full_midway_stops_the_run_and_loses_nothing(
 def test_space_is_taken_at_once_where_something_else_counts_on_what_is_free(
     memory: Path, present: bool, frees: bool, later: bool
 ) -> None:
-    """Downloads to the same disk, and the next shard of a mirror that frees them."""
+    """Downloads to the same disk, or the next shard if a mirror frees shards, need free space."""
     estimate = SimpleNamespace(missing=() if present else ((0, "weights"),))
     assert starts_sparse(cast(Estimate, estimate), memory, frees=frees) is later

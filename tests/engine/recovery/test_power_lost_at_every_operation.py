@@ -1,6 +1,6 @@
 """Promise: what is committed survives a power cut, and what is not does no harm.
 
-Without syncs in the right places these fail: see what `disk.py` takes for durable.
+These tests fail without syncs in the right places: see `disk.py` for what is durable.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def test_everything_that_was_not_synced_is_lost(
 def test_a_random_part_of_what_was_not_synced_is_lost(
     bench: Bench, reference: dict[str, bytes], operations: int, soak: bool
 ) -> None:
-    """With --soak other draws at every operation; else one at some."""
+    """The test makes many draws at every operation with --soak, else one draw at some."""
     points = range(1, operations + 1, 1 if soak else 12)
     assert bench.check_crashes(points, reference, "torn") > 0.9 * len(points)
     if soak:

@@ -18,7 +18,7 @@ MODELS = ("base", "math", "code")
 
 
 def moved_over_with_its_time(model: Path, data: bytes) -> None:
-    """As `rsync -a` and `cp -p` into a new name do it."""
+    """Give the name to a file with the same time, as `rsync -a` does."""
     stat = model.stat()
     fresh = model.with_suffix(".fresh")
     fresh.write_bytes(data)
@@ -31,7 +31,7 @@ def overwritten(model: Path, data: bytes) -> None:
 
 
 def overwritten_with_its_time(model: Path, data: bytes) -> None:
-    """As `cp -p` and `rsync -a --inplace` do it."""
+    """Overwrite the file and keep its time, as `cp -p` and `rsync -a --inplace` do."""
     stat = model.stat()
     with model.open("r+b") as file:
         file.write(data)
@@ -44,7 +44,7 @@ Way = Callable[[Path, bytes], None]
 
 @pytest.fixture(scope="module")
 def others(bench: Bench) -> tuple[dict[str, bytes], dict[str, bytes]]:
-    """Other weights for each model, and the output of their merge."""
+    """Return other weights for each model, and the output of their merge."""
     merge = with_own_models(bench.merge())
     data = {}
     for name in MODELS:
@@ -68,7 +68,7 @@ def test_replaced_while_an_attempt_runs(
     operations: int,
     way: Way,
 ) -> None:
-    """At ten moments: the attempt stops, and resuming merges what is there then.
+    """The attempt stops at each of ten moments, and resuming merges the present files.
 
     In the last quarter of the operations nothing is read any more.
     """
@@ -102,7 +102,7 @@ def test_replaced_while_an_attempt_runs(
 
 
 def test_replaced_after_the_last_commit(bench: Bench, calm: tuple[Ended, dict[str, bytes]]) -> None:
-    """Nothing is read any more; but what was merged is no longer what the models are."""
+    """No file is read any more, but the output is not a merge of the present models."""
     merge = with_own_models(bench.merge())
     sealing = [n for n, kind in enumerate(calm[0].kinds, 1) if kind.startswith("rename model-")]
     paused = merge.start("run", sealing[-1])
@@ -170,7 +170,7 @@ def test_only_what_reads_a_changed_file_is_computed_again(bench: Bench, operatio
 def test_changed_between_attempts_whatever_its_time_says(
     bench: Bench, operations: int, way: Way
 ) -> None:
-    """At ten moments: refused, and nothing is lost when it is put back."""
+    """The change is refused at ten moments, and nothing is lost when the file is put back."""
 
     def check(merge: Merge, at: int) -> None:
         with_own_models(merge)
@@ -192,14 +192,14 @@ def test_changed_between_attempts_whatever_its_time_says(
 
 
 def without_contents(card: bytes) -> bytes:
-    """A model card that names no hash of what was read of local models."""
+    """Return a model card without the hashes of what was read of local models."""
     told = rb", checksum of what this recipe reads of it: `[0-9a-f]{32}` \(xxh3-128\)"
     noted = rb"\n +content: '?[0-9a-f]{32}'?"
     return re.sub(noted, b"", re.sub(told, b"", card))
 
 
 def test_the_first_page_of_every_tensor_zeroed_is_no_touch(bench: Bench, operations: int) -> None:
-    """Where samples were taken from the middle, this passed as the same."""
+    """Only the first eight bytes of one tensor change: samples from its middle are the same."""
     merge = with_own_models(bench.merge())
     merge.run(operations // 2)
     model = merge.models / "math" / FILE
@@ -213,7 +213,7 @@ def test_the_first_page_of_every_tensor_zeroed_is_no_touch(bench: Bench, operati
 
 
 def test_what_was_not_read_yet_needs_no_proof(bench: Bench, operations: int) -> None:
-    """And what was read is not read further than to the first difference."""
+    """A run that has committed no block accepts other weights."""
     merge = with_own_models(bench.merge())
     for at in range(operations):  # until there is a run without a committed block
         merge.run(at + 1)
@@ -248,7 +248,7 @@ def test_touched_models_may_be_trusted(
 def test_a_run_that_began_with_trust_hashes_nothing_and_stays_so(
     bench: Bench, reference: dict[str, bytes], operations: int
 ) -> None:
-    """An attempt that is not told again trusts likewise: there is nothing to compare with."""
+    """A later attempt trusts without the option, because there are no hashes to compare."""
     merge = with_own_models(bench.merge())
     merge.run(operations // 2, trust_sources=True)
     for name in MODELS:
@@ -264,7 +264,7 @@ def test_a_run_that_began_with_trust_hashes_nothing_and_stays_so(
 def test_a_run_that_is_trusted_later_hashes_on(
     bench: Bench, reference: dict[str, bytes], operations: int
 ) -> None:
-    """So that every unit of a run has its hashes, or none has."""
+    """Either every unit of a run has its input hashes, or none has."""
     merge = with_own_models(bench.merge())
     merge.run(operations // 3)
     merge.resume(operations // 3, trust_sources=True)
@@ -288,7 +288,7 @@ def test_a_touched_model_is_read_once_and_not_at_each_attempt(
 
 
 def test_the_card_and_the_ledger_name_the_content_of_local_models(bench: Bench) -> None:
-    """Fine-tunes of one base have one header; their contents have two names."""
+    """Fine-tunes of one base have the same header, but their contents have different hashes."""
     cards, contents = [], []
     for other in (False, True):
         merge = with_own_models(bench.merge())

@@ -48,13 +48,13 @@ def slow_models(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def small(small_models: Path) -> Path:
-    """A working folder, without what earlier tests left."""
+    """Return a working folder without the files of earlier tests."""
     return cleared(small_models)
 
 
 @pytest.fixture
 def slow(slow_models: Path) -> Path:
-    """A working folder of a slow merge, without what earlier tests left."""
+    """Return a working folder of a slow merge, without the files of earlier tests."""
     return cleared(slow_models)
 
 
@@ -65,7 +65,7 @@ def cleared(folder: Path) -> Path:
 
 
 def stop(process: subprocess.Popen[str], signum: int, quiet: bool) -> str:
-    """Send a signal; the last line on stderr, after the promises about the end are checked.
+    """Send a signal, check how the process ends, and return the last line on stderr.
 
     Args:
         quiet: whether the machine has nothing else to do.
@@ -83,7 +83,7 @@ def stop(process: subprocess.Popen[str], signum: int, quiet: bool) -> str:
 def test_stopped_again_and_again_while_it_merges(
     many_blocks: Path, tmp_path: Path, soak: bool
 ) -> None:
-    """Every stop commits what was done, and the line it leaves goes on from there."""
+    """Every stop commits the computed blocks, and the printed command continues from there."""
     folder = calm_merge(tmp_path, many_blocks, MEAN)
     ledgers = folder / "ledgers"
     words = WORDS
@@ -107,7 +107,7 @@ def test_stopped_again_and_again_while_it_merges(
 def test_stopped_at_every_operation(
     bench: Bench, reference: dict[str, bytes], operations: int, soak: bool
 ) -> None:
-    """What was computed is committed: nothing is written again afterwards."""
+    """Computed blocks are committed, so that no later attempt writes them again."""
     stopped = []
 
     def check(merge: Merge, at: int) -> None:
@@ -161,7 +161,7 @@ def test_before_it_merges(
 def test_while_it_reads_the_recipe(
     small: Path, signum: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, soak: bool
 ) -> None:
-    """A file of merge methods takes a minute to be imported: planning waits."""
+    """A file of merge methods takes long to be imported, and planning waits for it."""
     begun = tmp_path / "begun"
     (tmp_path / "sleepy.py").write_text(
         f"import time\nopen({str(begun)!r}, 'w').close()\ntime.sleep(1000)\n"

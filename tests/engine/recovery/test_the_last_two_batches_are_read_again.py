@@ -15,7 +15,7 @@ SHARD = "model.safetensors.partial"
 
 
 def in_one_shard(bench: Bench) -> Merge:
-    """And in a batch for each block."""
+    """Return a merge into one shard, with a batch for each block."""
     merge = bench.merge()
     merge.options, merge.uncommitted_limit = {"shard_size": 10**9}, 2048
     return merge
@@ -23,7 +23,7 @@ def in_one_shard(bench: Bench) -> Merge:
 
 @pytest.fixture(scope="module")
 def undisturbed(bench: Bench) -> tuple[Ended, dict[str, bytes]]:
-    """The merge into one shard: how it ended, and its output."""
+    """Merge into one shard; return how the merge ended, and its output."""
     merge = in_one_shard(bench)
     ended = merge.run()
     assert ended.code == 0, ended.stderr
@@ -31,14 +31,14 @@ def undisturbed(bench: Bench) -> tuple[Ended, dict[str, bytes]]:
 
 
 def last_two_batches(merge: Merge, attempt: int) -> list[list[dict[str, Any]]]:
-    """The units that each of the last two batches of an attempt was the last to write to."""
+    """Return the units that each of the last two batches of an attempt was the last to write."""
     rows = merge.query(f'SELECT name, "offset", batch FROM units WHERE attempt = {attempt}')
     last = max(row["batch"] for row in rows)
     return [[row for row in rows if row["batch"] == number] for number in (last, last - 1)]
 
 
 def killed(bench: Bench, operation: int, attempts: int) -> Merge:
-    """A merge killed so that each of its last two batches was the last to write to some unit.
+    """Kill a merge so that each of its last two batches was the last to write to some unit.
 
     A large unit takes several batches: the one before the last may have none of its own.
     """
@@ -56,7 +56,7 @@ def killed(bench: Bench, operation: int, attempts: int) -> Merge:
 def test_damage_of_each_of_the_last_two_batches_is_found_at_once(
     bench: Bench, undisturbed: tuple[Ended, dict[str, bytes]], attempts: int
 ) -> None:
-    """Those of the last attempt, whatever others before it committed."""
+    """The batches are those of the last attempt, whatever earlier attempts committed."""
     ended, reference = undisturbed
     writes = [n for n, kind in enumerate(ended.kinds, 1) if kind == f"write {SHARD}"]
     merge = killed(bench, (writes[0] + writes[-1]) // 2, attempts)

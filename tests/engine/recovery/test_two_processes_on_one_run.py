@@ -1,4 +1,4 @@
-"""Promise: one process a run and one run a folder, whatever the other one is just doing."""
+"""Promise: a run has one process and an output one run, whatever the other process is doing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from crashing import Bench
 def test_a_second_process_while_the_first_is_anywhere(
     bench: Bench, reference: dict[str, bytes], operations: int, command: str, soak: bool
 ) -> None:
-    """The first stops for a while before an operation; the second is refused, or does it all."""
+    """The first is stopped before an operation; the second is refused, or does everything."""
     codes = set()
     for at in range(1 if command == "run" else 30, operations, 1 if soak else 16):
         first = bench.merge()

@@ -1,5 +1,4 @@
-"""Promise: what was computed from a source file that is damaged is computed again, and no more; a
-damage is handled once, and one from before the run is none of its own."""
+"""Promise: units computed from a damaged source file are computed again, and no others."""
 
 from __future__ import annotations
 
@@ -38,7 +37,7 @@ class Found:
     metadata: MetadataCache
 
     def put(self, name: str, data: bytes = RIGHT, *, links: bool = True) -> Path:
-        """Put a file into the cache; the path with its content."""
+        """Put a file into the cache, and return the path of its content."""
         file = remote_file(self.plan.sources[1], name)
         path = file.blob if links else file.pointer
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -49,7 +48,7 @@ class Found:
         return path
 
     def damage(self, name: str, *, links: bool = True) -> None:
-        """Its damage is found."""
+        """Put a damaged file into the cache, and record that it is damaged."""
         self.metadata.record_verdict(self.put(name, WRONG, links=links), ETAG[name], intact=False)
 
     def number(self, name: str) -> int:
@@ -70,7 +69,7 @@ class Found:
         return {u.name for u, known in zip(self.plan.units, progress) if known.committed_blocks}
 
     def forget(self) -> list[tuple[str, str, int]]:
-        """Forget what is damaged; the model, the file and the number of units of each event."""
+        """Forget damaged units; return the model, file and number of units of each event."""
         forget_damaged(self.plan, self.ledger, self.metadata, lambda: None)
         told = [event["data"] for event in self.ledger.events.all(EventKind.SOURCE_DAMAGED)]
         return [(data["model"], data["file"], data["units"]) for data in told]
@@ -101,8 +100,10 @@ def found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Found]:
 def test_what_was_computed_from_it_is_pending_and_nothing_else(
     found: Found, lies: str, whole: bool
 ) -> None:
-    """A tensor that is committed in part was computed from it as well. Where a disk has no
-    links, the cache has the content under the name itself."""
+    """A tensor that is committed in part was computed from the damaged file as well.
+
+    The cache has the content under the name itself if a disk has no links.
+    """
     found.commit(NORM, whole=whole)
     found.commit(HEAD, whole=whole)
     found.put(FIRST)
@@ -147,7 +148,7 @@ def test_a_damage_from_before_the_run_is_none_of_it(found: Found) -> None:
 
 
 def test_a_file_that_is_still_needed_and_was_read_is_read_again_first(found: Found) -> None:
-    """It was mended or damaged while no process was there to see it."""
+    """The file was damaged while no process could notice it."""
     found.put(FIRST, WRONG)
     found.put(SECOND)
     found.commit(NORM)
@@ -165,7 +166,7 @@ def test_a_file_of_a_tensor_that_is_committed_in_part_is_needed_and_was_read(fou
 def test_a_file_that_nothing_needs_any_more_or_that_nothing_was_computed_from_is_not_read(
     found: Found,
 ) -> None:
-    """The first is read by whoever asks for a check; the second as soon as it is needed."""
+    """A check reads a file that is not needed any more; an unused file is read when needed."""
     found.put(FIRST, WRONG)
     found.put(SECOND, WRONG)
     found.commit(HEAD)

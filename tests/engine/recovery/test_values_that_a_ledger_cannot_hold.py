@@ -1,7 +1,4 @@
-"""Promise: a ledger whose values were changed, in a file that SQLite finds sound, is restored from
-its snapshot or refused with table and column; or the change does not matter, and the model is the
-same to the byte.
-"""
+"""Promise: a ledger with a changed value is restored or refused, or gives the same model."""
 
 from __future__ import annotations
 
@@ -44,7 +41,7 @@ CANNOT_BE = [None, -1, "x", b"\xff\xfe"]
 
 
 class FullDisk(Storage):
-    """Has space for some writes."""
+    """A disk with space for some writes."""
 
     def __init__(self, writes: int) -> None:
         self._left = writes
@@ -99,7 +96,7 @@ class Place:
             Session(Options(state_dir=self.state)).resume(str(self.out))
 
     def show(self) -> dict[str, Any]:
-        """Everything that status shows, for terminals and for browsers."""
+        """Return everything that status shows, for terminals and for browsers."""
         [run] = status_json(RunStore(self.state), None)["runs"]
         narrative_of(run, history_of(run))
         page(run)
@@ -107,7 +104,7 @@ class Place:
 
 
 def alter(ledger: Path, sql: str) -> None:
-    """Execute statements; without the view, which would make some of them invalid."""
+    """Execute statements without the view, which would make some of them invalid."""
     with closing(sqlite3.connect(ledger)) as db:
         db.executescript(f"DROP VIEW IF EXISTS progress; {sql}")
 
@@ -118,7 +115,7 @@ def output(folder: Path) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def whole(workplace: Path) -> Path:
-    """Models, and in `whole/out` the output of a merge that nothing stopped."""
+    """Write models, and merge them to `whole/out` without an interruption."""
     folder = workplace / "values"
     write_family(folder, {**LLAMA, "num_hidden_layers": 1})
     (folder / "whole").mkdir()
@@ -141,7 +138,7 @@ def make(whole: Path, name: str, storage: Storage) -> Place:
 
 @pytest.fixture(scope="module")
 def stopped(whole: Path) -> Place:
-    """A run that a full disk stopped."""
+    """Make a run that a full disk stopped."""
     with pytest.raises(Resumable):
         make(whole, "stopped", FullDisk(12))
     place = Place(whole / "stopped")
@@ -151,14 +148,14 @@ def stopped(whole: Path) -> Place:
 
 @pytest.fixture(scope="module")
 def done(whole: Path) -> Place:
-    """A run that is done."""
+    """Make a run that is done."""
     place = make(whole, "done", Storage())
     place.keep()
     return place
 
 
 def similar(value: Any) -> list[Any]:
-    """Values of the same kind."""
+    """Return other values of the same kind."""
     if isinstance(value, str):
         digit = re.sub(r"\d(?=\D*$)", lambda found: str((int(found[0]) + 1) % 10), value)
         return [digit, value + " "]
@@ -169,7 +166,7 @@ def similar(value: Any) -> list[Any]:
 
 @pytest.mark.parametrize("table", TABLES)
 def test_every_value_of_every_column(stopped: Place, whole: Path, table: str, soak: bool) -> None:
-    """Each column has a value that cannot be, in turn, and one of its kind; with --soak all."""
+    """Each column gets one impossible value in turn, and one of its kind; with --soak all."""
     reference = output(whole / "whole/out")
     stopped.restore()
     rows = query(stopped.ledger, f"SELECT rowid AS at, * FROM {table} ORDER BY 1")
@@ -309,7 +306,7 @@ def test_a_schema_of_another(
 
 
 def test_columns_that_can_be_null_may_be_missing(stopped: Place, whole: Path) -> None:
-    """Whether the ledger is older, or another program's."""
+    """The ledger may be an older one, or another program's."""
     for name, table in TABLES.items():
         gone = [c.name for c in table.columns if c.accepts(None) and name != "units"]
         if not gone:

@@ -1,5 +1,4 @@
-"""Promise: recovery makes no file before its time where shards are freed, takes a shard that the
-mirror alone has for what it is, and tells how much it reads."""
+"""Promise: recovery creates no file too early, keeps the mirror's shards, and reports its reads."""
 
 from __future__ import annotations
 
@@ -44,14 +43,14 @@ class Found:
         return list(range(found.first, found.last))
 
     def open(self, shard: int) -> Path:
-        """It was not sealed yet; its file."""
+        """Reopen a sealed shard, and return its partial file."""
         again = "UPDATE shards SET state = 'open', sealed_at = NULL WHERE number = ?"
         change(self.ledger.path, again, [shard])
         path = self.out / self.names()[shard]
         return path.rename(path.with_name(f"{path.name}.partial"))
 
     def recover(self, *suspects: int, lazy: bool = False) -> list[int]:
-        """Recover; the units that are pending then."""
+        """Recover, and return the units that are pending then."""
         storage, told = Storage(), lambda *now: self.moved.append(now)
         with closing(ShardFiles(self.plan, self.out, storage)) as files:
             again = Recovery(self.plan, self.ledger, files, storage, {*suspects}, told, lazy).run()
@@ -129,7 +128,7 @@ def test_one_that_the_mirror_alone_has_is_sealed_and_one_that_is_nowhere_is_lost
 
 
 def test_one_that_the_mirror_has_and_that_is_damaged_here_is_computed_again(found: Found) -> None:
-    """What is here is what `verify` and the user see."""
+    """The shard here is the one that `verify` and the user read."""
     names = found.names()
     found.ledger.set_mirror("/mirror")
     found.ledger.mirrored.record(names[0], (found.out / names[0]).stat().st_size, "a" * 64)
@@ -139,7 +138,7 @@ def test_one_that_the_mirror_has_and_that_is_damaged_here_is_computed_again(foun
 
 
 def test_suspects_are_compared_and_nothing_else_and_it_is_told_how_far(found: Found) -> None:
-    """Of two damaged tensors in sealed shards one is suspected."""
+    """One of two damaged tensors in sealed shards is a suspect."""
     first, second = found.plan.units[found.units(0)[0]], found.plan.units[found.units(1)[-1]]
     for unit in (first, second):
         with (found.out / found.names()[unit.shard]).open("r+b") as file:

@@ -1,5 +1,4 @@
-"""Promise: a shard that was complete when a process was killed is sealed by the next one, and is in
-the snapshot from then on; one that is already sealed is left alone."""
+"""Promise: recovery seals a complete shard, notes it in the snapshot, and leaves sealed ones."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ RECIPE = "merge_method: passthrough\nmodels: [{model: math}]\n"
 
 
 class Killed(Ordered):
-    """Ends the process before the first file beside the shards has its name."""
+    """A storage that ends the process before the first companion has its name."""
 
     def rename(self, source: Path, target: Path) -> None:
         if target.suffix in (".json", ".yml", ".md"):
@@ -32,7 +31,7 @@ class Killed(Ordered):
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """With a finished run."""
+    """Make a folder with a finished run."""
     write_family(tmp_path / "models", TWO_LAYERS)
     (tmp_path / "recipe.yaml").write_text(RECIPE)
     go_on(tmp_path, Storage())
@@ -46,7 +45,7 @@ def go_on(place: Path, storage: Storage) -> None:
 
 
 def unseal(place: Path, number: int) -> Path:
-    """A shard is complete, and it was not sealed; the folder of the ledger."""
+    """Reopen a complete shard, and return the folder of the ledger."""
     (folder,) = RunStore(place / "state").runs()
     open_again = "UPDATE shards SET state = 'open', sealed_at = NULL WHERE number = ?"
     change(folder / LEDGER_FILE, open_again, [number])

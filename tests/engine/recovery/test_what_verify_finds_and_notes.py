@@ -1,4 +1,4 @@
-"""Promise: verifying counts what it compared, names what is damaged, and notes that if it may."""
+"""Promise: verifying counts what it compares, names damage, and records that if it may."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from resumerge.storage import Storage
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Of a run, with a snapshot that is older than its ledger."""
+    """Make the folder of a run, with a snapshot that is older than its ledger."""
     with closing(make(tmp_path / LEDGER_FILE)) as ledger:
         take_snapshot(ledger, Storage())
         ledger.events.add("after")
@@ -28,7 +28,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def opened(folder: Path) -> tuple[list[str], bool]:
-    """The kinds of the events of the ledger that is opened, and whether it has to be compared."""
+    """Open the ledger; return the kinds of its events, and whether it has to be compared."""
     ledger, restored = open_ledger(folder, Storage())
     with closing(ledger):
         return [event["kind"] for event in ledger.events.all()], restored
@@ -61,7 +61,7 @@ def test_a_restored_one_is_to_be_compared_until_it_was(
 
 
 def test_a_snapshot_that_cannot_be_opened_now_is_not_damaged(folder: Path) -> None:
-    """There is nothing to start over for."""
+    """The run need not start over, because the snapshot can be opened later."""
     damage(folder / LEDGER_FILE)
     (folder / f"{SNAPSHOT_FILE}-wal").mkdir()
     with pytest.raises(sqlite3.OperationalError):

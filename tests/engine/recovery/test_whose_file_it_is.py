@@ -54,7 +54,7 @@ def another_head(data: bytes) -> bytes:
 
 @pytest.mark.parametrize("edit", [longer, shorter, another_head])
 def test_a_shard_of_another_size_or_head_is_somebody_elses(done: Merge, edit: object) -> None:
-    """Such as a model of the user's with the same tensors, and more of them or fewer."""
+    """The user may have a model with the same tensors, and with more or fewer of them."""
     assert callable(edit)
     assert SHARD in owned(done)
     data = edit((done.out / SHARD).read_bytes())
@@ -83,7 +83,7 @@ def test_a_folder_is_never_ours(done: Merge) -> None:
 
 
 def test_a_name_of_which_a_link_leads_nowhere_is_taken(tmp_path: Path) -> None:
-    """Renaming over it would lose it."""
+    """Renaming over the link would lose it."""
     (tmp_path / "config.json").write_bytes(MINE)
     (tmp_path / "config.json.kept").symlink_to("nowhere")
     found = rename_to_backup(tmp_path / "config.json", Storage())
@@ -126,7 +126,7 @@ def test_a_shard_s_name_that_is_a_link_to_nowhere_is_set_aside(
 
 
 def staged(merge: Merge, name: str, age: float, *files: str) -> Path:
-    """A folder of a run that is being created, so many seconds ago."""
+    """Make a folder of a run whose creation began so many seconds ago."""
     folder = merge.state / f"{name}.new"
     folder.mkdir(parents=True)
     for file in files:
@@ -137,7 +137,7 @@ def staged(merge: Merge, name: str, age: float, *files: str) -> Path:
 
 
 def test_a_folder_that_was_just_made_is_not_abandoned(bench: Bench) -> None:
-    """Another process may be about to lock it."""
+    """Another process may be about to lock the folder."""
     merge = bench.merge()
     fresh = staged(merge, "fresh", 1)
     nearly = staged(merge, "nearly", UNLOCKED_SECONDS / 2)
