@@ -1,6 +1,6 @@
 """Promise: `reproduce` makes a model again from its card alone, and says whether it is the same.
 
-What is gone, or is another, is named; nothing is written where it cannot be the same.
+A model that is gone or differs is named; nothing is written if the result cannot be the same.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def family(models: Path, tmp_path: Path) -> Path:
-    """Models that a test may change."""
+    """Copy the models, so that a test can change them."""
     return Path(shutil.copytree(models, tmp_path / "models"))
 
 
 def reproduce(models: Path, original: Path, out: Path) -> Reproduction:
-    """Make a model again with a state folder that knows nothing of its run."""
+    """Make a model again, with a state folder that does not know its run."""
     with working_in(models):
         return resumerge.reproduce(original, out, state_dir=out.with_name("elsewhere"))
 
