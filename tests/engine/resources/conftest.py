@@ -8,7 +8,7 @@ from cgroups import memory_cgroup
 
 @pytest.fixture(scope="session")
 def real_cgroups() -> None:
-    """For tests that make cgroups; the others run everywhere."""
+    """Skip the tests that make cgroups where none can be made."""
     try:
         with memory_cgroup(1 << 30):
             pass

@@ -1,8 +1,8 @@
-"""A process that takes memory once it is told to: ``hog.py LEAVE SECONDS``.
+"""A process that takes memory on request: ``hog.py LEAVE SECONDS``.
 
-It reads a line, takes memory until no more than LEAVE bytes are available, and from then on for
-SECONDS anything that is given back; then it leaves. It takes the last of it slowly: who looked how
-much there is, and takes some, has time to do so, also on a machine that is busy.
+It reads a line, and takes memory until no more than LEAVE bytes are available. For the next SECONDS
+it takes any memory that becomes available; then it ends. It takes the last part slowly, so that a
+process that has measured the memory has time to take some, also on a busy machine.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from resumerge.host.memory import MemoryGauge
 
 STEP, SMALL_STEP = 4 << 20, 1 << 20
 LAST = 64 << 20
-"""Bytes that are taken in small steps."""
+"""The number of bytes at the end that are taken in small steps."""
 
 
 def main() -> None:

@@ -27,7 +27,7 @@ class Merging:
         return [*program, "--state-dir", str(self.state), *options]
 
     def run(self, group: TestCgroup | None, *options: str) -> float:
-        """Merge, with the inputs on disk alone at first; the seconds of merging are returned."""
+        """Drop the models from the page cache, merge, and return the seconds of merging."""
         drop_cache(self.models)
         command = self.command(*options)
         place: dict[str, Any] = {"cwd": self.models, "stderr": subprocess.PIPE}
@@ -37,7 +37,7 @@ class Merging:
         return float(self.status()["merging_s"])
 
     def committed(self) -> int:
-        """Bytes of output that are committed so far."""
+        """Return the bytes of output that are committed so far."""
         runs = resumerge.status(state_dir=self.state)["runs"] if self.state.exists() else []
         return int(runs[0]["bytes"]["committed"]) if runs else 0
 
@@ -45,7 +45,7 @@ class Merging:
         return resumerge.status(state_dir=self.state)["runs"][0]
 
     def same_shards_as(self, other: Merging) -> bool:
-        """Whether both wrote the same shards, byte for byte."""
+        """Return whether both merges wrote the same shards, byte for byte."""
         mine, theirs = (sorted(m.out.glob("*.safetensors")) for m in (self, other))
         return [path.name for path in mine] == [path.name for path in theirs] and all(
             filecmp.cmp(a, b, shallow=False) for a, b in zip(mine, theirs)

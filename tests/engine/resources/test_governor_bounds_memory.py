@@ -1,4 +1,4 @@
-"""Pressure halves the uncommitted limit, calm raises it: events with their reasons."""
+"""Promise: pressure halves the uncommitted limit, calm raises it, and events give the reasons."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ class Machine:
         )
 
     def adjust(self, times: int = 1) -> int:
-        """The uncommitted limit after so many measurements, eight in a second."""
+        """Measure so many times, eight times in a second, and return the uncommitted limit."""
         for _ in range(times):
             self.governor.adjust()
             self.time += 0.125
         return self.governor.uncommitted_limit
 
     def limits(self) -> list[int]:
-        """Each uncommitted limit that was set."""
+        """Return each uncommitted limit that was set."""
         return [facts["after"] for _, facts in self.events if "after" in facts]
 
     def kinds(self) -> list[str]:
@@ -99,7 +99,7 @@ def test_another_process_taking_memory_halves_the_limit_and_is_named(machine: Ma
 
 
 def test_the_limit_falls_while_there_is_still_room_for_a_smaller_one(machine: Machine) -> None:
-    """Beside the margin, and what the process has yet to grow by."""
+    """The limit has to fit beside the margin and the growth that is expected of the process."""
     margin, growth = governor.margin(machine.total), NEED.peak_rss - machine.rss
     machine.available = margin + growth + LARGEST_UNCOMMITTED_LIMIT - 1
     assert machine.adjust() == LARGEST_UNCOMMITTED_LIMIT // 2
@@ -220,7 +220,7 @@ def test_what_others_took_more_than_a_minute_ago_is_forgotten(machine: Machine) 
 def test_what_this_process_takes_itself_is_not_anothers(
     machine: Machine, more: int, named: bool
 ) -> None:
-    """Its memory, and the pages of uncommitted output that are not written yet."""
+    """The process takes its own memory, and the unwritten pages of its uncommitted output."""
     machine.governor.budget = 20 * GB
     machine.available = 0
     machine.rss = 9 * GB - LARGEST_UNCOMMITTED_LIMIT - governor.margin(machine.total) - more
@@ -243,7 +243,7 @@ def test_thresholds_are_what_they_say(machine: Machine) -> None:
 
 @pytest.mark.parametrize(("threads", "times"), [(1, 1), (2, 1), (4, 1), (8, 2), (16, 4)])
 def test_many_threads_have_a_larger_limit(threads: int, times: int) -> None:
-    """A quarter of it is in flight: two runs of 4 MiB for each thread."""
+    """A quarter of the limit is in flight: two block runs of 4 MiB for each thread."""
     calm = Memory(total=100 * GB, available=90 * GB)
     found = Governor(
         2 * GB,
@@ -267,7 +267,7 @@ def test_the_limit_is_never_more_than_an_eighth_of_the_memory(machine: Machine) 
 
 
 def test_a_process_that_has_grown_needs_no_more_for_it(machine: Machine) -> None:
-    """Nor does one that has grown further make room."""
+    """A process that has grown beyond its need does not leave more room for the limit."""
     machine.available = governor.margin(machine.total) + LARGEST_UNCOMMITTED_LIMIT
     machine.rss = NEED.peak_rss + 100 * MB
     assert machine.adjust() == LARGEST_UNCOMMITTED_LIMIT
@@ -424,14 +424,14 @@ def test_telling_that_it_still_waits_does_not_prolong_the_waiting(
 
 
 def passes(machine: Machine, stop: StopRequest) -> None:
-    """An eighth of a second; a wait that lasts for a minute is stopped."""
+    """Advance the clock by an eighth of a second, and stop a wait that lasts for a minute."""
     machine.time += 0.125
     if machine.time > 1060:
         stop.signum = 15
 
 
 def test_the_memory_that_others_had_for_a_moment_counts_within_a_second(machine: Machine) -> None:
-    """What is taken is more than what one look in a second would have seen."""
+    """A single measurement in a second would miss the memory that was available in between."""
     machine.time += 1.0
     machine.available = 4 * GB
     machine.adjust()

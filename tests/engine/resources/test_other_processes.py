@@ -1,4 +1,4 @@
-"""Another process takes the memory: the merge gives way, waits, comes back; nobody is killed."""
+"""Promise: a merge gives way when another process takes the memory, and no process is killed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LIMIT = 700 * MB
 
 @pytest.fixture(scope="module", autouse=True)
 def slow_enough() -> Iterator[None]:
-    """The disturbed merges take long enough for another process to come and go."""
+    """Make merges so slow that another process can come and go meanwhile."""
     with pytest.MonkeyPatch.context() as patched:
         for name, value in VARIABLES.items():
             patched.setenv(name, value)
@@ -32,7 +32,7 @@ def slow_enough() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def calm(large_llamas: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Merging]:
-    """The merge that nothing disturbs."""
+    """Yield the merge that no other process disturbs."""
     merging = Merging(large_llamas, tmp_path_factory.mktemp("calm") / "merge", RECIPE)
     merging.run(None)
     yield merging
@@ -43,7 +43,7 @@ def calm(large_llamas: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 def disturbed(
     merging: Merging, leave: int, seconds: float, *options: str
 ) -> Iterator[tuple[subprocess.Popen[str], TestCgroup]]:
-    """A merge in the middle of which another process takes all memory but `leave` bytes."""
+    """Yield a merge during which another process takes all memory but `leave` bytes."""
     with memory_cgroup(LIMIT) as group:
         hog = group.start(
             [sys.executable, str(HOG), str(leave), str(seconds)],

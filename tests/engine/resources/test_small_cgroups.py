@@ -1,4 +1,4 @@
-"""In a cgroup much smaller than the models, a merge finishes, unkilled, with the same bytes."""
+"""Promise: a merge in a cgroup much smaller than its models finishes with the same bytes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ dtype: bfloat16
 def test_a_gigabyte_in_a_cgroup_little_larger_than_torch(
     large_llamas: Path, tmp_path: Path
 ) -> None:
-    """1.1 GB are read and written, part of it twice, beside the 260 MB that torch takes."""
+    """The merge reads and writes 1.1 GB, a part of it twice, in a cgroup of 400 MB."""
     recipe = TIES.format("base", "math", "code")
     _same_in_a_cgroup(large_llamas, tmp_path, recipe, 400 * MB)
 
@@ -35,7 +35,7 @@ def test_a_gigabyte_in_a_cgroup_little_larger_than_torch(
 def test_models_of_gigabytes_in_700_megabytes(
     size: str, soak: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """The largest tensor of the one has 131 MB, of the other 1.6 GB; in at most twice the time."""
+    """The largest tensors have 131 MB and 1.6 GB; the limit at most doubles the time."""
     if not soak:
         pytest.skip("takes minutes and 7 to 13 GB of disk: with --soak")
     folder = tmp_path_factory.mktemp(size)
@@ -48,10 +48,10 @@ def test_models_of_gigabytes_in_700_megabytes(
 
 
 def _same_in_a_cgroup(models: Path, folder: Path, recipe: str, limit: int) -> tuple[float, float]:
-    """Merge without a limit and with one, both from files that are on disk alone.
+    """Merge without a limit and with one, each time with no model in the page cache.
 
     Returns:
-        Seconds of merging, without and with the limit.
+        the seconds of merging, without and with the limit.
     """
     free, limited = (Merging(models, folder / name, recipe) for name in ("free", "limited"))
     seconds = free.run(None)

@@ -33,13 +33,13 @@ time.sleep(60)
 
 @pytest.fixture(autouse=True)
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The system's folder for temporary files."""
+    """Make a folder for temporary files, which the system uses."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return tmp_path
 
 
 def hold(temporary: Path) -> tuple[subprocess.Popen[str], Path]:
-    """Another process with a folder of its own."""
+    """Start another process with a temporary folder of its own."""
     env = {**os.environ, "TMPDIR": str(temporary)}
     command = [sys.executable, "-c", HOLDS]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env)
@@ -64,7 +64,7 @@ def test_it_is_deleted_at_the_end(temporary: Path) -> None:
 def test_that_of_a_killed_process_is_deleted_and_that_of_a_living_one_stays(
     temporary: Path,
 ) -> None:
-    """One that a process may be about to lock stays, too."""
+    """A folder that a process may be about to lock stays, too."""
     process, folder = hold(temporary)
     try:
         grow_old(folder)

@@ -1,5 +1,4 @@
-"""Promise: a signal stops a run once: at once, or between two blocks; a second one ends the
-process, where it is this run's."""
+"""Promise: a signal stops a run at once, or between blocks; a second one ends the run's process."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ EACH = pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.
 
 
 def send(signum: int) -> None:
-    """To this thread: others would take one that is blocked here."""
+    """Send a signal to this thread: other threads would receive one that is blocked here."""
     signal.raise_signal(signal.Signals(signum))
 
 
@@ -55,7 +54,7 @@ def test_after_the_blocks_a_signal_interrupts_again() -> None:
 
 
 class Awaited:
-    """Asks to stop when it is deleted: exceptions of a finalizer are ignored, and shown."""
+    """An object whose finalizer sends SIGTERM; exceptions of finalizers are ignored, and shown."""
 
     def __del__(self) -> None:
         send(signal.SIGTERM)
@@ -86,7 +85,7 @@ def test_another_ignored_exception_is_shown(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_patient_one_hears_the_first_alone() -> None:
-    """A notebook's process is not this run's to end."""
+    """A run in a notebook must not end the notebook's process."""
     stop = StopRequest(patient=True)
     with stop.listening(), stop.deferred():
         for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGINT):
@@ -165,7 +164,7 @@ sys.exit(3)
 def test_a_second_one_ends_the_process_with_the_code_of_the_first(
     signums: tuple[int, ...], final: bool, code: int, said: str
 ) -> None:
-    """Hang-ups that follow say nothing new; after a final run, no signal does."""
+    """A SIGHUP after another signal has no effect; after a final run, no signal has one."""
     ended = subprocess.run(
         [sys.executable, "-c", ENDS.format(signums=signums, final=final)],
         capture_output=True,

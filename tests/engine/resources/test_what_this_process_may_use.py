@@ -1,5 +1,4 @@
-"""Promise: the device that is named is used or refused; limits are raised as far as they may be,
-and too small ones are told."""
+"""Promise: a named device is used or refused; limits are raised where possible, else reported."""
 
 from __future__ import annotations
 
@@ -72,7 +71,7 @@ def test_what_is_no_device_is_told_apart(gpus: Callable[[int], None], asked: str
 
 @pytest.fixture
 def few_files() -> Iterator[Callable[[int], None]]:
-    """Limits the open files of this process, until the test is over."""
+    """Yield a function that limits the open files of this process until the test ends."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     yield lambda count: resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
@@ -101,7 +100,7 @@ def test_too_many_open_files_are_told(few_files: Callable[[int], None], number: 
 
 
 def test_a_ledger_that_cannot_be_opened_may_lack_files(few_files: Callable[[int], None]) -> None:
-    """SQLite does not say why; whether as many files as it needs can be opened does."""
+    """SQLite gives no reason, so the program tests whether enough files can be opened."""
     error = sqlite3.OperationalError("unable to open database file")
     for free, reason in [(12, "io"), (11, "open_files"), (12, "io")]:
         few_files(limit_that_leaves(free))
@@ -109,7 +108,7 @@ def test_a_ledger_that_cannot_be_opened_may_lack_files(few_files: Callable[[int]
 
 
 def limit_that_leaves(free: int) -> int:
-    """The limit with which so many more files can be opened."""
+    """Return the limit with which so many more files can be opened."""
     numbers = (number for number in count() if not is_open(number))
     return next(islice(numbers, free - 1, None)) + 1
 
@@ -154,7 +153,7 @@ def test_an_address_space_that_holds_no_library_is_refused(
 def test_freed_memory_is_kept_for_the_next_block_within_the_address_space(
     monkeypatch: pytest.MonkeyPatch, limit: int | None
 ) -> None:
-    """An arena of each thread would take 64 MiB of it."""
+    """An arena of each thread would take 64 MiB of the address space."""
     set_: dict[int, int] = {}
     monkeypatch.setattr(allocator, "libc", {"mallopt": set_.__setitem__}.get)
     monkeypatch.setattr(allocator, "address_space_limit", lambda: limit)

@@ -1,4 +1,4 @@
-"""Promise: one process works on a run, and on an output; a dead one is no hindrance."""
+"""Promise: one process works on a run, and on an output; a dead process does not block it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ with getattr(lock, sys.argv[1])(kind(Path(sys.argv[2])), *sys.argv[3:]):
 
 @contextmanager
 def another(kind: str, *words: object) -> Iterator[subprocess.Popen[str]]:
-    """A process that holds a lock."""
+    """Yield a process that holds a lock."""
     command = [sys.executable, "-c", HOLDS, kind, *map(str, words)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
@@ -183,7 +183,7 @@ def test_one_process_writes_to_an_output_folder(tmp_path: Path) -> None:
 def test_one_process_writes_to_an_output_of_one_file_and_others_to_other_files(
     tmp_path: Path,
 ) -> None:
-    """Nothing of the lock is left, unless its owner was killed; that hinders nobody."""
+    """The lock's file stays only if its owner was killed, and does not block another process."""
     mine, other = tmp_path / "mine.safetensors", OutputPath(tmp_path / "other.safetensors")
     with another("output_lock", mine):
         with output_lock(other):
@@ -202,7 +202,7 @@ def test_one_process_writes_to_an_output_of_one_file_and_others_to_other_files(
 def test_a_lock_that_its_owner_removes_is_taken_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever opened it before it was removed has a lock that nobody else can find."""
+    """A process that opened the file before its removal has a lock that no other can find."""
     out, flock = OutputPath(tmp_path / "mine.safetensors"), fcntl.flock
     removed = []
 
