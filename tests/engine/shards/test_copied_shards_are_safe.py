@@ -1,5 +1,4 @@
-"""Promise: a shard that is a copy of a weight file is journaled, resumed, verified and mended like
-any other; where the filesystem can, it shares the file's blocks, and never changes the file."""
+"""Promise: a shard that is a copy of a weight file is as safe as another, and may share blocks."""
 
 from __future__ import annotations
 
@@ -36,11 +35,11 @@ LARGER = {**SIX_LAYERS, "hidden_size": 64, "intermediate_size": 128, "head_dim":
 
 
 class Disk(Storage):
-    """Counts what is written to shards, and kills the process before one of these writes.
+    """A disk that counts the writes to shards, and kills the process before one of them.
 
     Args:
         kill_at: the number of the write, from 1; 0 for none.
-        clones: whether files can share blocks here; here they are copied, to the same effect.
+        clones: whether files can share blocks; the test copies them, with the same effect.
     """
 
     def __init__(self, kill_at: int = 0, *, clones: bool = False) -> None:
@@ -67,7 +66,7 @@ class Disk(Storage):
 
 @pytest.fixture
 def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """`base` in eight files, of several batches each, and `adapter` on layers 1 and 4."""
+    """Write `base` to eight files of several batches each, and `adapter` for layers 1 and 4."""
     use_small_batches(monkeypatch, 8 * 1024)
     write_adapter(tmp_path / "adapter", write_in_files(tmp_path / "base", LARGER), [1, 4])
     (tmp_path / "recipe.yaml").write_text(COPY)
@@ -85,7 +84,7 @@ def context(models: Path, disk: Disk) -> RunContext:
 
 
 def start(models: Path, disk: Disk) -> int:
-    """Run or resume in a child; its exit code, or less the signal that ended it."""
+    """Run or resume in a child; return its exit code, or minus the number of its signal."""
     if (child := os.fork()) == 0:
         code = 1
         try:
@@ -145,7 +144,7 @@ def test_shared_blocks_are_not_written(models: Path) -> None:
 
 
 def test_killed_while_blocks_are_shared(models: Path) -> None:
-    """What was not committed of a clone is read again, and not written."""
+    """Blocks of a clone that were not committed are read again, and not written."""
     calm = shards_of(merge(models, COPY, models / "calm", threads=2))
     assert start(models, Disk(3, clones=True)) == -signal.SIGKILL
     rest = Disk(clones=True)
@@ -177,7 +176,7 @@ def test_a_clone_is_asked_of_the_system(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_shared_blocks_take_no_space(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The disk needs room for what is written anew; copies take none, however large they are."""
+    """The disk needs room only for the shards that are not copies."""
     plan, _ = pinned_plan(context(models, Disk(clones=True)), read_recipe(Path("recipe.yaml")))
     sizes = [shard.nbytes for shard in plan.shards if shard.copied is None]
     room = sum(sizes) + FREE_FOR_COMPANIONS

@@ -1,5 +1,4 @@
-"""Promise: with --link a shard that is a copy of a weight file is another name of it, costs no
-space, and nothing that happens to the run changes the model."""
+"""Promise: with --link a copied shard is a hard link to its weight file, which never changes."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ LARGER = {**SIX_LAYERS, "hidden_size": 64, "intermediate_size": 128, "head_dim":
 
 
 class Disk(Storage):
-    """Kills the process at the n-th link, sync or rename of a shard, from 1; 0 for never."""
+    """A disk that kills the process at the n-th link, sync or rename of a shard; 0 for never."""
 
     def __init__(self, kill_at: int = 0) -> None:
         self.kill_at, self.operations = kill_at, 0
@@ -57,7 +56,7 @@ class Disk(Storage):
 
 @pytest.fixture
 def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """`base` in eight files, of several batches each, and `adapter` on layers 1 and 4."""
+    """Write `base` to eight files of several batches each, and `adapter` for layers 1 and 4."""
     use_small_batches(monkeypatch, 8 * 1024)
     write_adapter(tmp_path / "adapter", write_in_files(tmp_path / "base", LARGER), [1, 4])
     (tmp_path / "recipe.yaml").write_text(COPY)
@@ -66,7 +65,7 @@ def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def link(models: Path, disk: Storage | None = None, told: Told | None = None, **more: Any) -> Path:
-    """Merge `recipe.yaml` to `out` with hard links, or go on with it."""
+    """Merge `recipe.yaml` with hard links, or continue that merge, and return the output."""
     options = Options(state_dir=models / "state", threads=2, link=True, **more)
     session = Session(options, reporter=told or Told(), storage=disk or Storage())
     session.run(Path("recipe.yaml"), models / "out")
@@ -74,7 +73,7 @@ def link(models: Path, disk: Storage | None = None, told: Told | None = None, **
 
 
 def facts(folder: Path) -> dict[str, Any]:
-    """What must not change of a model: bytes, times and inodes of its files."""
+    """Return what must not change of a model: bytes, times and inodes of its files."""
     return {
         path.name: (path.read_bytes(), path.stat().st_mtime_ns, path.stat().st_ino)
         for path in folder.iterdir()
@@ -224,7 +223,7 @@ def test_what_cannot_be_linked_is_copied(
 
 
 def test_files_that_the_user_linked_elsewhere_stay_as_they_are(models: Path) -> None:
-    """A damaged shard whose other name is a backup is mended in a file of its own."""
+    """A damaged shard whose other name is a backup is repaired in a file of its own."""
     out = merge(models, COPY, models / "out", state_dir=models / "state")
     calm = shards_of(out)
     for name in (LINKED, TOUCHED):

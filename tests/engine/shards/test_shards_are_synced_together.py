@@ -16,7 +16,7 @@ COPY = "merge_method: linear\nmodels: [{model: a, parameters: {weight: 1}}]\n"
 
 
 class Disk(Storage):
-    """A disk that syncs the first `together` files when all of them have begun to be."""
+    """A disk that syncs no file before `together` of them wait to be synced."""
 
     def __init__(self, together: int, broken: bool = False) -> None:
         self.begun = threading.Barrier(together)
@@ -31,7 +31,7 @@ class Disk(Storage):
 
 
 def files(folder: Path, disk: Disk) -> tuple[ShardFiles, list[str]]:
-    """Three shards that are written to."""
+    """Write three shards; return their files and names."""
     found = plan(COPY, llama("a", 1), shard_size=200)
     names = [f"{shard.name}.partial" for shard in found.shards]
     assert len(names) == 3

@@ -119,8 +119,13 @@ def test_space_is_taken_lazily_in_memory_alone(
 def reservation(
     found: Plan, out: Path, done: int = 0, *, frees: bool = True
 ) -> tuple[SpaceReservation, ShardFiles]:
-    """Args:
-    done: the shards up to this one are committed.
+    """Return the space reservation of an output, and the files of its shards.
+
+    Args:
+        found: the plan.
+        out: the output folder.
+        done: the number of shards, from the first one, that are committed.
+        frees: whether a mirror frees shards.
     """
     files = ShardFiles(found, out, Storage())
     progress = [DONE if unit.shard < done else PENDING for unit in found.units]
