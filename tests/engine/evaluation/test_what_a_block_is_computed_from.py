@@ -158,7 +158,7 @@ def test_rows_are_rounded_before_they_are_averaged(tmp_path: Path, cast: str | N
 
 
 def test_rows_that_no_model_has_are_zero_between_those_that_one_has(tmp_path: Path) -> None:
-    """The content of the buffers before does not matter."""
+    """The earlier content of the buffers does not matter."""
     values = [random(n, torch.float32, 6, 5) for n in (1, 2)]
     sources = written(tmp_path, a={"e": values[0]}, b={"e": values[1]})
     none = np.zeros(0, np.int64)

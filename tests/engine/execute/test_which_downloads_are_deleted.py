@@ -193,7 +193,7 @@ def test_one_content_under_two_names_goes_after_the_last_of_both(made: Made) -> 
 
 @pytest.mark.parametrize("name", ["x", "sub/folder/x"])
 def test_a_content_that_another_snapshot_has_stays(made: Made, name: str) -> None:
-    """Another program uses that revision, wherever in it the file is."""
+    """Another program uses the other snapshot, whatever the file's folder in it is."""
     bench = Bench(plan(RECIPE, made("o/a", name), made("o/b", "x")))
     blob = bench.files[0, name].blob
     other = blob.parent.parent / "snapshots" / ("d" * 40) / name
@@ -210,7 +210,7 @@ def test_a_content_that_another_snapshot_has_stays(made: Made, name: str) -> Non
 
 
 def test_a_second_name_in_the_same_snapshot_is_no_name_of_the_run(made: Made) -> None:
-    """The merge does not read it; whoever does finds it."""
+    """The merge does not read the second name, but another program may."""
     bench = Bench(plan(RECIPE, made("o/a", "x"), made("o/b", "x")))
     second = bench.link(0, "x").with_name("second")
     second.symlink_to(relative(bench.files[0, "x"].blob, second))

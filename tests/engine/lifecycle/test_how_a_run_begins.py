@@ -28,7 +28,7 @@ def models(tmp_path: Path) -> Path:
 
 
 def test_the_ledger_is_durable_before_the_run_has_its_name(models: Path, tmp_path: Path) -> None:
-    """The snapshot and the recipe are durable by then, too, and no shard is written before."""
+    """A run gets its name when its snapshot and recipe are durable, and before it writes shards."""
     storage = Ordered()
     (tmp_path / "recipe.yaml").write_text(RECIPE)
     with working_in(models):

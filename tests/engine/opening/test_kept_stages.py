@@ -210,7 +210,7 @@ def test_a_folder_that_cannot_be_is_refused(models: Path, tmp_path: Path) -> Non
 def test_a_run_that_resume_starts_over_has_what_it_was_planned_with(
     models: Path, tmp_path: Path
 ) -> None:
-    """The command `resume` has no options for these values."""
+    """The command `resume` has no options for the values that decide the plan."""
     there, state = tmp_path / "intermediate", tmp_path / "state"
     more = {"intermediate_dir": there, "state_dir": state, "seed": 7, "shard_size": 5000}
     out = merge(models, RECIPES["linear of two"], tmp_path / "out", **more)
@@ -227,7 +227,7 @@ def test_a_run_that_resume_starts_over_has_what_it_was_planned_with(
 
 
 def test_a_run_that_was_begun_with_a_folder_goes_on_with_it(models: Path, tmp_path: Path) -> None:
-    """The links lead into the same output after a restart, too."""
+    """The links to the stages lead into the same output after a restart, too."""
     there, state = tmp_path / "intermediate", tmp_path / "state"
     more = {"intermediate_dir": there, "state_dir": state}
     out = merge(models, RECIPES["linear of two"], tmp_path / "out", **more)

@@ -317,7 +317,7 @@ class Merge:
 
 
 class Bench:
-    """A workshop of merges and their crashes, as many at a time as there are drivers."""
+    """A maker of merges and of their crashes, as many at a time as there are drivers."""
 
     def __init__(
         self,
@@ -328,7 +328,8 @@ class Bench:
         options: Mapping[str, Any],
         output: str = "merged",
     ) -> None:
-        """
+        """Set the drivers, and what all merges have in common.
+
         Args:
             drivers: the drivers that merge.
             folder: the folder of the merges.

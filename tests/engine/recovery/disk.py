@@ -1,9 +1,8 @@
 """A disk that crashes at the n-th operation and may lose what was not synced.
 
-It stands below the program: the calls of `os` that change files are replaced in this process, so
-that nothing the engine does, by whatever way, is left out. SQLite's files are its own affair (a
-transaction that returned is durable, one that did not is not there); where a transaction begins
-and ends to be committed is an operation here like any other.
+It replaces the calls of `os` that change files in this process, so that it sees everything that the
+engine does. SQLite's files are left to SQLite (a transaction that returned is durable, any other
+one does not exist); the begin and the end of a commit are operations like any other.
 
 What a power cut leaves follows POSIX to the letter: bytes are durable after fsync or fdatasync of
 their file, names (created, renamed, removed) after fsync of their folder, and nothing else is.
@@ -41,10 +40,10 @@ REAL = {
     )
 }
 MODES = ("kill", "power", "torn", "lying", "full", "io", "pause", "stop")
-"""kill: SIGKILL, the page cache lives on. power: everything that was not synced is gone. torn: of
-that, a random part is gone, page by page. lying: some writes of this attempt are gone, synced or
-not, and everything else is there. full: there is no more space from here on. io: this one
-operation fails. pause: SIGSTOP, until somebody lets it go on. stop: SIGTERM."""
+"""kill: SIGKILL, the page cache lives on. power: everything that was not synced is lost. torn: a
+random part of that is lost, page by page. lying: some writes of this attempt are lost, synced or
+not, and nothing else. full: there is no more space from here on. io: this one operation fails.
+pause: SIGSTOP, until another process sends SIGCONT. stop: SIGTERM."""
 
 TAKES_SPACE = ("create", "write", "resize", "make folder")
 

@@ -56,7 +56,7 @@ def killed(bench: Bench, operation: int, attempts: int) -> Merge:
 def test_damage_of_each_of_the_last_two_batches_is_found_at_once(
     bench: Bench, undisturbed: tuple[Ended, dict[str, bytes]], attempts: int
 ) -> None:
-    """The batches are those of the last attempt, whatever earlier attempts committed."""
+    """The damaged batches are those of the last attempt, whatever earlier attempts committed."""
     ended, reference = undisturbed
     writes = [n for n, kind in enumerate(ended.kinds, 1) if kind == f"write {SHARD}"]
     merge = killed(bench, (writes[0] + writes[-1]) // 2, attempts)

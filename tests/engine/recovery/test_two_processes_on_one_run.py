@@ -12,7 +12,7 @@ from crashing import Bench
 def test_a_second_process_while_the_first_is_anywhere(
     bench: Bench, reference: dict[str, bytes], operations: int, command: str, soak: bool
 ) -> None:
-    """The first is stopped before an operation; the second is refused, or does everything."""
+    """The first process is stopped before an operation; the other is refused, or does it all."""
     codes = set()
     for at in range(1 if command == "run" else 30, operations, 1 if soak else 16):
         first = bench.merge()

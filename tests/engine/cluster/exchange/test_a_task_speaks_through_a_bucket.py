@@ -203,7 +203,7 @@ def replicator_of(run: InBucket, lease: Lease) -> Replicator:
 
 
 def test_a_driver_that_wakes_late_changes_nothing(run: InBucket, lease: Lease) -> None:
-    """Another machine has taken the lease over meanwhile, and finished the run."""
+    """Another machine has taken over the lease and finished the run before the driver wakes."""
     replicator, mirror = replicator_of(run, lease), SimpleNamespace(store=run.store, url="")
     shards: tuple[Any, ...] = (run.shards.plan, run.shards.ledger, None, mirror)
     exchange = BucketExchange(*shards, replicator, lambda: None)

@@ -1,4 +1,4 @@
-"""A merge method for tests: the mean, slowly on a worker, which has an accident where one is laid.
+"""A merge method for tests: a slow mean, whose workers have accidents at points of their task.
 
 An accident is a file in the folder `ACCIDENTS`, named ``POINT-KIND-SHARD`` and anything more. The
 first worker that comes to the point with that shard takes it: the file's new name begins with

@@ -238,7 +238,7 @@ def test_a_run_that_is_started_over(run: BucketRun, only_soak: None) -> None:
 
 
 def test_two_machines_that_disagree(run: BucketRun, tmp_path: Path, only_soak: None) -> None:
-    """The second machine finds a shard of the first, which was killed before its record."""
+    """The second machine finds a shard of the first, killed before it wrote its record."""
     accidents = tmp_path / "odd"
     accidents.mkdir()
     for number in range(4):
@@ -281,7 +281,7 @@ def committed(run: BucketRun) -> int:
 
 
 def test_a_store_that_fails_for_a_minute(run: BucketRun, s3: Proxy, only_soak: None) -> None:
-    """The store fails from the first upload on."""
+    """The store fails for a minute, from the first upload on."""
     began: float | None = None
 
     def choose(method: str, path: str) -> str | None:

@@ -288,7 +288,7 @@ def test_tasks_that_no_machine_can_take(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The driver reports such tasks soon, and the run stops after the stall timeout."""
+    """The driver soon reports that no machine fits, and the run stops after the stall timeout."""
     monkeypatch.setattr(driver, "JOIN_SECONDS", 1.0)
     monkeypatch.setattr(driver, "START_SECONDS", 15.0)
     reporter, asked = Notes(), {"ray_resources": "nowhere=1", "stall_timeout": 15.0}
