@@ -114,7 +114,7 @@ ADAPTED = "merge_method: passthrough\nmodels: [{model: math+adapter}]\n"
 def test_a_task_knows_the_files_that_it_reads_of_a_model_with_an_adapter(
     models: Path, tmp_path: Path
 ) -> None:
-    """A shard's plan has only the files and tensors that its units read of base and adapter."""
+    """The plan of a shard has the remote files that it reads, with the tensors of their headers."""
     (folder := tmp_path / "models").mkdir()
     plan = Shards(with_adapter(models, folder), ADAPTED, tmp_path).plan
     [source] = plan.sources
