@@ -11,6 +11,7 @@ import importlib
 import inspect
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,11 +20,13 @@ import resumerge
 
 PACKAGE = Path(resumerge.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
+TESTS = sorted(Path(__file__).parents[1].rglob("*.py"))
 
 LEANING = {
-    *("As", "Beside", "By", "For", "From", "If", "In", "It", "Its", "Likewise", "Not", "Nothing"),
-    *("Of", "On", "Self", "So", "That", "Them", "These", "Those", "To", "Until", "When", "Where"),
-    "With",
+    *("Again", "Also", "And", "As", "Because", "Beside", "Besides", "But", "By", "Else", "Even"),
+    *("For", "From", "If", "In", "It", "Its", "Likewise", "Neither", "Nor", "Not", "Nothing", "Of"),
+    *("On", "Or", "Otherwise", "Self", "So", "That", "Them", "Then", "There", "These", "They"),
+    *("Those", "Though", "To", "Until", "When", "Where", "With"),
 }
 """First words of a sentence that goes on with one before it."""
 
@@ -33,14 +36,19 @@ NOUNS = LEANING | {
 """First words of what is no verb."""
 
 
-def documented() -> Iterator[tuple[str, ast.AST, str]]:
+@cache
+def parsed(module: Path) -> ast.Module:
+    return ast.parse(module.read_text(encoding="utf-8"))
+
+
+def documented(modules: list[Path]) -> Iterator[tuple[str, ast.AST, str]]:
     """Yield (place, node, docstring) of every function and class."""
-    for module in MODULES:
-        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+    for module in modules:
+        for node in ast.walk(parsed(module)):
             if isinstance(node, ast.FunctionDef | ast.ClassDef) and (
                 text := ast.get_docstring(node)
             ):
-                yield f"{module.relative_to(PACKAGE)}:{node.lineno} {node.name}", node, text
+                yield f"{module}:{node.lineno} {node.name}", node, text
 
 
 def is_property(node: ast.AST) -> bool:
@@ -48,21 +56,26 @@ def is_property(node: ast.AST) -> bool:
     return any("property" in name for name in names)
 
 
+def is_test(node: ast.AST) -> bool:
+    """Return whether a function or class is a test, whose docstring states a promise."""
+    return getattr(node, "name", "").startswith(("test_", "Test"))
+
+
 def test_a_function_says_what_it_does() -> None:
     unclear = [
         place
-        for place, node, text in documented()
-        if isinstance(node, ast.FunctionDef) and not is_property(node)
+        for place, node, text in documented(MODULES + TESTS)
+        if isinstance(node, ast.FunctionDef) and not is_property(node) and not is_test(node)
         if text.split()[0].rstrip(",:;") in NOUNS or not text[0].isupper()
     ]
     assert unclear == []
 
 
-def test_a_class_and_a_property_say_what_they_are() -> None:
+def test_a_class_a_property_and_a_test_lean_on_nothing() -> None:
     unclear = [
         place
-        for place, node, text in documented()
-        if isinstance(node, ast.ClassDef) or is_property(node)
+        for place, node, text in documented(MODULES + TESTS)
+        if isinstance(node, ast.ClassDef) or is_property(node) or is_test(node)
         if text.split()[0].rstrip(",:;") in LEANING
     ]
     assert unclear == []
@@ -72,7 +85,7 @@ def test_the_docstring_of_a_module_is_no_question() -> None:
     asking = [
         str(module.relative_to(PACKAGE))
         for module in MODULES
-        if (ast.get_docstring(ast.parse(module.read_text(encoding="utf-8"))) or "")[:6] == "Which "
+        if (ast.get_docstring(parsed(module)) or "")[:6] == "Which "
     ]
     assert asking == []
 
@@ -101,7 +114,9 @@ def test_a_public_method_has_a_docstring_or_overrides_one_that_has() -> None:
 def test_what_a_class_lists_are_its_fields_or_arguments() -> None:
     """Under `Args:` and `Attributes:`, of this class and of those above it in the package."""
     classes = [
-        (place, node, text) for place, node, text in documented() if isinstance(node, ast.ClassDef)
+        (place, node, text)
+        for place, node, text in documented(MODULES)
+        if isinstance(node, ast.ClassDef)
     ]
     known: dict[str, set[str]] = {}
     for _, node, _ in classes:
