@@ -14,19 +14,19 @@ CONFIG = {**LLAMA, "hidden_size": 128, "intermediate_size": 320, "num_hidden_lay
 
 @pytest.fixture(scope="session")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Wheels:
-    """All that uv can install."""
+    """Make the wheels that uv can install."""
     return Wheels(tmp_path_factory.mktemp("uv") / "index")
 
 
 @pytest.fixture(scope="session")
 def family(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two models, `math` and `code`, of 4 MB each."""
+    """Write the models `math` and `code`, of 4 MB each, and their base."""
     return write_family(tmp_path_factory.mktemp("family"), CONFIG)
 
 
 @pytest.fixture
 def models(hub: Hub, family: Path) -> Hub:
-    """The Hub with both."""
+    """Commit the models `math` and `code` to the Hub, and return it."""
     for name in ("math", "code"):
         files = {path.name: path.read_bytes() for path in (family / name).iterdir()}
         hub.commit(f"org/{name}", files)

@@ -1,4 +1,4 @@
-"""Jobs as Hugging Face runs them: a server that takes them, and containers that die."""
+"""Jobs as Hugging Face runs them: a server that accepts them, and containers that are killed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TOKEN = "hf_of_the_job"
 
 
 class JobServer:
-    """What `hf jobs` talks to: it says who asks, and keeps the jobs that it is given."""
+    """The server that `hf jobs` uses: it answers who the user is, and records submitted jobs."""
 
     def __init__(self) -> None:
         jobs: list[dict[str, Any]] = []
@@ -62,7 +62,7 @@ class JobServer:
 
 
 def submit(server: JobServer, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run `hf` in a folder, which has the bucket as well; it has to succeed."""
+    """Run `hf` in a folder that also contains the bucket, and require that it succeeds."""
     done = subprocess.run(
         [sys.executable, str(HERE / "submit.py"), str(folder / "bucket"), *words],
         cwd=folder,
@@ -80,13 +80,13 @@ def submit(server: JobServer, folder: Path, *words: str) -> subprocess.Completed
 
 
 class Containers:
-    """Run a job's command, each time in a container that has nothing but what is mounted.
+    """Simulated containers of a job, each with an empty folder and an empty cache of the Hub.
 
     Args:
-        job: as it was submitted.
-        folder: of everything.
-        hub: that the models are on.
-        wheels: what uv installs.
+        job: the submitted job.
+        folder: the folder of the bucket and of the containers.
+        hub: the Hub with the models.
+        wheels: the wheels that uv installs.
     """
 
     def __init__(self, job: Mapping[str, Any], folder: Path, hub: Hub, wheels: Wheels) -> None:
@@ -107,7 +107,7 @@ class Containers:
         self._count = 0
 
     def start(self) -> subprocess.Popen[str]:
-        """Begin the job in a new container."""
+        """Start the job's command in a new container."""
         self._count += 1
         self.place = self._folder / f"container-{self._count}"
         self.place.mkdir()
@@ -122,7 +122,7 @@ class Containers:
 
 
 def kill(container: subprocess.Popen[str]) -> None:
-    """End a container at once, with every process in it."""
+    """Kill a container and every process in it."""
     inside = psutil.Process(container.pid)
     inside.suspend()  # it starts none meanwhile
     for process in [*inside.children(recursive=True), inside]:

@@ -1,6 +1,6 @@
-"""`hf`, as it is, but for the bucket that it brings files to: a folder, which has no Xet.
+"""The real `hf`, except that the bucket to which it uploads files is a folder: that needs no Xet.
 
-python submit.py FOLDER jobs uv run …
+Usage: python submit.py FOLDER jobs uv run …
 """
 
 from __future__ import annotations

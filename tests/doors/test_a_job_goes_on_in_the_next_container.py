@@ -1,6 +1,6 @@
-"""Promise: a job of Hugging Face whose container dies goes on in the next one, from its mirror.
+"""Promise: a job of Hugging Face whose container is killed continues in the next, from its mirror.
 
-The job is what `hf jobs uv run` submits. Nothing here was run by Hugging Face.
+The job is what `hf jobs uv run` submits. The server and the containers are simulated.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def server() -> Iterator[JobServer]:
 
 
 def documented() -> list[str]:
-    """The words after `hf` of the command that the page gives."""
+    """Return the words after `hf` of the command in docs/doors/hf-jobs.md."""
     page = (ROOT / "docs" / "doors" / "hf-jobs.md").read_text(encoding="utf-8")
     [line] = re.findall(r"^    hf (jobs uv run .*)$", page.replace("\\\n", " "), re.M)
     return str(line).split()

@@ -1,6 +1,7 @@
-"""The Dockerfile is in order, and what it copies is there. Docker itself is not needed.
+"""Promise: the Dockerfile has no mistake that hadolint finds, and the files that it copies exist.
 
-What it runs, `pip install` of without-torch.txt and of the package, is what `make demo` does.
+Docker itself is not needed. The Dockerfile's command, `pip install` of without-torch.txt and of the
+package, is what `make demo` does.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The front matter of the Space asks for what it needs; where nobody can log in it refuses."""
+"""Promise: the Space's front matter requests what the Space needs; without logins it exits."""
 
 from __future__ import annotations
 

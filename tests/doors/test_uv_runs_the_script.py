@@ -21,7 +21,7 @@ parameters: {{weight: 0.5}}
 def uv_run(
     wheels: Wheels, place: Path, *words: object, code: int = 0
 ) -> subprocess.CompletedProcess[str]:
-    """`uv run` with some words, in a folder; it has to end with the code."""
+    """Run `uv run` with some words in a folder, and require that it ends with the code."""
     done = subprocess.run(
         [str(UV), "run", *map(str, words)],
         cwd=place,
