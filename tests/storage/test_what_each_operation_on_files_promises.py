@@ -1,5 +1,4 @@
-"""Promise: each operation of `Storage` does what it says, all of it, and is durable when it says
-so; what it cannot do is told, and never half believed."""
+"""Promise: an operation of `Storage` is complete and as durable as documented, or reports it."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ def opened(path: Path) -> Iterator[int]:
 
 @pytest.fixture
 def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What is done to files, in order: each change and sync by the name of its file."""
+    """Return the list in which each change and sync of a file is recorded with the file's name."""
     found: list[str] = []
 
     def watch(owner: Any, name: str, said: str, named: Any) -> None:
@@ -79,7 +78,7 @@ def test_a_file_is_made_of_its_size_and_nothing_of_an_older_one(
 
 @pytest.fixture
 def allocations(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[list[int], list[int]]]:
-    """Errors with which the system's next allocations of space fail; bytes of each allocation."""
+    """Yield two lists: the errors of the next allocations of space, and the bytes of each."""
     errors: list[int] = []
     asked: list[int] = []
 
@@ -227,7 +226,7 @@ def test_a_file_where_a_folder_should_be_is_told(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_synced_is_told_from_one_that_fails(
     tmp_path: Path, number: int, told: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Some network filesystems cannot sync folders. A failed sync lost what was written."""
+    """Some network filesystems cannot sync folders. Any other failed sync may have lost data."""
 
     def fail(fd: int) -> None:
         raise OSError(number, os.strerror(number))
@@ -304,7 +303,10 @@ def test_a_file_with_another_name_is_not_written_to(tmp_path: Path) -> None:
 def test_pages_are_dropped_from_the_one_that_a_range_begins_in(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """And up to its end: of the page that it ends in, the rest is dropped with the next range."""
+    """The pages are dropped from the start of the range's first page up to the range's end.
+
+    The rest of its last page is dropped with the next range.
+    """
     asked: list[tuple[int, ...]] = []
     monkeypatch.setattr(os, "posix_fadvise", lambda *args: asked.append(args))
     for offset, nbytes in [(0, 4096), (4096, 100), (4196, 8000), (100, 10)]:
