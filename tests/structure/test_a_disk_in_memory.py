@@ -1,4 +1,4 @@
-"""The suites' temporary files: on a disk in memory where that can be, of which nothing is left."""
+"""Promise: the suites' temporary files are on a disk in memory if possible, and none is left."""
 
 from __future__ import annotations
 

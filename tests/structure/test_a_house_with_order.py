@@ -1,6 +1,6 @@
-"""How the package is laid out: no circles, folders that a reader can take in.
+"""Promise: the package has no circular imports, no large folders, and no ambiguous public names.
 
-Which room may import which is a contract of import-linter in pyproject.toml: `make lint`.
+Import-linter's contracts in pyproject.toml say which room may import which: `make lint`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def folders() -> Iterator[Path]:
 
 
 def test_no_module_imports_itself_through_others() -> None:
-    """Imports inside functions, for types alone, and through a folder's names count."""
+    """Imports inside functions, imports for types and those through a folder's names all count."""
     graph = grimp.build_graph("resumerge")
     imports = {
         module: graph.find_modules_directly_imported_by(module)
@@ -51,7 +51,7 @@ def test_no_folder_has_to_be_scrolled() -> None:
 
 
 def defined_twice(kind: type[ast.ClassDef | ast.FunctionDef]) -> dict[str, list[str]]:
-    """The public names of top-level classes or functions that several files define."""
+    """Return the public top-level classes or functions that several files define, and the files."""
     files: dict[str, list[str]] = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
@@ -78,5 +78,5 @@ A new one needs a reason, or another name. A name that means two things gets two
 
 
 def test_a_function_has_its_name_alone() -> None:
-    """A public function can be looked up by its name, but for a few that do the same task."""
+    """A public function can be looked up by its name, except for a few that do the same task."""
     assert defined_twice(ast.FunctionDef).keys() == SAME_TASK

@@ -1,4 +1,4 @@
-"""Promise: the version stands in pyproject.toml, and what is released has no other."""
+"""Promise: the version is written in pyproject.toml, and released files have no other."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from check_version import differences  # noqa: E402
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """The files of a release of 1.2.3, without differences."""
+    """Make the files of a release of 1.2.3, without differences."""
     (tmp_path / "pyproject.toml").write_text('[project]\nname = "resumerge"\nversion = "1.2.3"\n')
     (tmp_path / "CHANGELOG.md").write_text("# Changelog\n\n## [1.2.3] - 2027-01-01\n")
     (tmp_path / "dist").mkdir()

@@ -1,4 +1,4 @@
-"""Promise: a test gets the helpers of its own folder, whichever files are collected before it."""
+"""Promise: a test imports the helpers of its own folder, whichever files are collected first."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ TESTS = Path(__file__).resolve().parents[1]
 
 
 def test_no_two_folders_have_a_module_of_one_name() -> None:
-    """Pytest puts each folder on the path: the first `pages` is that of all of them."""
+    """Pytest puts each folder on the path, and Python imports only the first module of a name."""
     folders = defaultdict(list)
     for file in TESTS.rglob("*.py"):
         if file.name != "conftest.py" and not (file.parent / "__init__.py").exists():

@@ -1,4 +1,4 @@
-"""Promise: pip installs the package as type checkers follow it, or says what it lacks."""
+"""Promise: pip installs the package so that type checkers follow it, or reports what is missing."""
 
 from __future__ import annotations
 

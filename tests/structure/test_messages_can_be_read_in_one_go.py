@@ -1,4 +1,4 @@
-"""Promise: `docs/collect_messages.py` finds every kind of text that a person is shown."""
+"""Promise: `docs/collect_messages.py` finds every kind of text that a user may read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SCRIPT = Path(__file__).parents[2] / "docs" / "collect_messages.py"
 
 @pytest.fixture(scope="module")
 def collected() -> dict[str, str]:
-    """The messages by kind, each as one text."""
+    """Return the messages by kind: one text for each kind."""
     found = runpy.run_path(str(SCRIPT))["collect"]()
     return {kind: "\n".join(text for _, text in messages) for kind, messages in found.items()}
 

@@ -1,4 +1,4 @@
-"""Promise: what the operating system offers beyond POSIX is decided in `host/system.py` alone."""
+"""Promise: only `host/system.py` decides what the operating system offers beyond POSIX."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ NAMES = {module.__name__: set(names) for module, names in posix_only.MISSING.ite
 }
 WORDS = re.compile("|".join([*posix_only.FOLDERS, *set().union(*NAMES.values())]))
 LOADS_FOUND_LIBRARIES = "resumerge/host/blas.py"
-"""It has `CDLL` open the files of libraries, not the C library."""
+"""The module that opens the files of libraries with `CDLL`, and not the C library."""
 
 
 def uses(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """(line, what) of each use of what only some systems have."""
+    """Yield (line, what) of each use of what only some systems have."""
     asked = {id(node) for call in ast.walk(tree) for node in _asked(call)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
@@ -34,7 +34,7 @@ def uses(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def _asked(node: ast.AST) -> Iterator[ast.AST]:
-    """The arguments of a call of `kernel_file`, and what they are made of."""
+    """Yield the arguments of a call of `kernel_file`, and every node in them."""
     if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "kernel_file":
         for argument in node.args:
             yield from ast.walk(argument)

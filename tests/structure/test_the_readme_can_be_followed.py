@@ -14,7 +14,7 @@ PAGES = ["README.md", "CONTRIBUTING.md"]
 
 
 def code_of(page: str) -> list[str]:
-    """Return what a page marks as code: blocks by line, and what stands between backticks."""
+    """Return what a page marks as code: the lines of blocks, and the texts between backticks."""
     text = (ROOT / page).read_text(encoding="utf-8")
     fenced = [block for _, block in re.findall(r"^```(\w*)\n(.*?)^```", text, re.M | re.S)]
     indented = re.findall(r"^    (.*)$", text, re.M)
@@ -22,7 +22,7 @@ def code_of(page: str) -> list[str]:
 
 
 def named(page: str, program: str) -> set[str]:
-    """Return the first word after a program's name, wherever a line of code begins with that."""
+    """Return the first word after a program's name in each line of code that begins with it."""
     found = (re.match(rf"{program} ([a-z][\w-]*)", line) for line in code_of(page))
     return {match[1] for match in found if match}
 

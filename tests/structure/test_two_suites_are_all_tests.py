@@ -1,4 +1,4 @@
-"""Promise: each test is in the quick suite or in the rest, as its measured time says."""
+"""Promise: each test is in the quick suite or in the rest, according to its measured time."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_files_that_take_long_come_first() -> None:
 
 
 def test_the_rest_leaves_out_files_that_have_none_of_it() -> None:
-    """Support files are no tests, and have to be collected by nobody."""
+    """The rest leaves out files of tests alone: a conftest.py is collected in both suites."""
     rest, quick = Selection("rest", TIMES, CHOSEN), Selection("quick", TIMES, CHOSEN)
     left_out = [
         name for name in ("a", "b", "c") if rest.pytest_ignore_collect(Path(f"test_{name}.py"))
@@ -164,7 +164,7 @@ def test_what_is_kept_comes_back(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 
 
 def test_a_test_that_stands_for_a_promise_is_there() -> None:
-    """It need not be slow: then it is in the quick suite anyhow."""
+    """The test need not be slow: a test that is not slow is in the quick suite anyhow."""
     assert representatives(), "the quick suite has no slow test"
     files = {path.name: path for path in TESTS.rglob("test_*.py")}
     for name in representatives():
@@ -174,7 +174,7 @@ def test_a_test_that_stands_for_a_promise_is_there() -> None:
 
 
 def test_a_test_that_files_share_is_taken_by_one_of_them() -> None:
-    """Pytest collects nothing of a helper: what no test file imports never runs."""
+    """Pytest collects no test of a helper, so a test there runs only if a test file imports it."""
     defined, taken = set[str](), set[str]()
     for path in TESTS.rglob("*.py"):
         text = path.read_text(encoding="utf-8")

@@ -1,6 +1,6 @@
-"""Promise: every file and folder that a folder's docstring or the lists of rooms name is there.
+"""Promise: every file and folder that a folder's docstring or the lists of rooms name exists.
 
-And every folder is named: in the docstring of the one around it, or in one of the lists.
+Every folder is named, too: in the docstring of the one around it, or in one of the lists.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ def docstring(folder: Path) -> str:
 
 
 def names_in(text: str) -> Iterator[str]:
-    """The names of modules, files and folders between backquotes, and other small words there."""
+    """Yield the words between backquotes that may name a module, a file or a folder."""
     for quoted in re.findall(r"`([^`\s]+)`", text):
         if NAME.fullmatch(quoted):
             yield quoted.removeprefix("resumerge.")
 
 
 def is_there(name: str, *places: Path) -> bool:
-    """Whether a name is that of a file, folder or module in one of the places."""
+    """Return whether one of the places has a file, folder or module of this name."""
     path = name if "/" in name or name.endswith((".py", ".pyi", ".c", ".h")) else None
     dotted = name.replace(".", "/")
     candidates = [path] if path else [dotted, f"{dotted}.py"]
@@ -48,13 +48,13 @@ def is_there(name: str, *places: Path) -> bool:
 
 
 def is_defined(name: str, folder: Path) -> bool:
-    """Whether a folder's files define a function, class or method of this name."""
+    """Return whether a folder's files define a function, class or method of this name."""
     defined = re.compile(rf"^\s*(def|class) {re.escape(name.rpartition('.')[2])}\b", re.MULTILINE)
     return any(defined.search(file.read_text(encoding="utf-8")) for file in folder.rglob("*.py"))
 
 
 def section(file: str, begins: str, ends: str) -> str:
-    """The lines of a document between two texts."""
+    """Return what is between two texts of a document."""
     return (CHECKOUT / file).read_text(encoding="utf-8").partition(begins)[2].partition(ends)[0]
 
 
@@ -107,7 +107,7 @@ def test_the_lists_for_contributors_name_what_is_there() -> None:
 
 
 def test_a_name_of_a_decision_is_in_the_file_beside_it() -> None:
-    """Like `Tries` (`cluster/retries.py`), and `FORMATS` in `sources/formats/registry.py`."""
+    """A file contains the name that a text gives with it, as in: `Tries` (`cluster/retries.py`)."""
     of_files = re.findall(
         r"((?:[^()|;.]|\.(?=\w))*)\(`([a-z_0-9/]+\.[pyhc]+)`", DECISIONS + ADDITIONS
     )
@@ -137,7 +137,7 @@ def _is_in(name: str, path: str) -> bool:
 
 
 def test_every_folder_is_named() -> None:
-    """A room in the table, a folder of a room there or in the room's docstring, others in one."""
+    """The table names each room; a room's row or the docstring around a folder names the folder."""
     unnamed = []
     for folder in FOLDERS[1:]:
         around = folder.parent

@@ -1,4 +1,4 @@
-"""Each change that `make mutate` makes is a program, and another one; the tree stays as it is."""
+"""Promise: each change by `make mutate` is another program that compiles; files are unchanged."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_what_is_changed_and_what_is_for_readers(
 def test_survivors_are_listed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of a room with one line, which its quick test reads with one eye."""
+    """The room has one line that can be changed, in two ways: its quick test notices one."""
     (tmp_path / "resumerge" / "room").mkdir(parents=True)
     (tmp_path / "tests" / "room").mkdir(parents=True)
     for package in ("resumerge", "resumerge/room"):
@@ -67,7 +67,7 @@ def test_survivors_are_listed(
 
 
 def test_each_room_has_tests() -> None:
-    """In a folder of its name, or where `ELSEWHERE` says."""
+    """A room's tests are in the folder of its name, or in the folders that `ELSEWHERE` lists."""
     package = mutate.ROOT / "resumerge"
     rooms = [init.parent.relative_to(package) for init in package.glob("*/__init__.py")]
     assert len(rooms) > 20
