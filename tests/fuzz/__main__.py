@@ -15,7 +15,7 @@ WHERE = MEMORY if os.access(MEMORY, os.W_OK) else None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run cases for a while, and print what came of them. Exits with 1 where there are findings."""
+    """Run cases for a while, and print a summary. Return 1 if there are findings, else 0."""
     parser = argparse.ArgumentParser(prog="make fuzz")
     parser.add_argument("--seconds", type=float, default=60.0, help="how long (60)")
     parser.add_argument("--cases", type=int, help="how many of each kind, at most")

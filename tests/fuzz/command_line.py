@@ -1,4 +1,4 @@
-"""Commands in this process, ended as the command line ends them, with what each of them took."""
+"""Calls of commands in this process: exit codes as on the command line, CPU time and memory."""
 
 from __future__ import annotations
 
@@ -23,35 +23,35 @@ from resumerge.cli.main import main
 from resumerge.mirror.stores.base import Store
 
 SECONDS = 10.0
-"""A case that takes more CPU time is a finding."""
+"""The most CPU time of a case; more is a finding."""
 
 STUCK_SECONDS = 300.0
-"""The whole process ends, with a traceback of every thread: nothing else stopped the case."""
+"""The time after which the process ends with a traceback of every thread: the case is stuck."""
 
 LARGEST_RSS = 500_000_000
 MOST_MEMORY = 4 << 30
-"""Bytes: more cannot be allocated, so that a finding does not end the machine."""
+"""The most bytes that can be allocated, so that a finding does not exhaust the machine."""
 
 EXPECTED = (0, 2, 75)
 ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 SIGNALLED = tuple(128 + signum for signum in ENDING)
-"""A signal arrived from outside."""
+"""The exit codes after a signal from outside."""
 
 _FRAME = re.compile(r'^  File ".*?/(resumerge/[^"]+)", line (\d+), in (\S+)$', re.MULTILINE)
 _RAISED = re.compile(r"^((?:\w+\.)*\w*(?:Error|Exception|Warning|TooLong)\b.*)$", re.MULTILINE)
 
 
 class TooLong(BaseException):
-    """A case computed for more than `SECONDS`."""
+    """The error of a case that computes for more than `SECONDS`."""
 
 
 @dataclass(frozen=True)
 class Ending:
-    """How a command ended.
+    """The end of a command.
 
     Args:
-        code: 1 for whatever the command line does not expect.
-        said: stderr, and the traceback.
+        code: the exit code; 1 for an exception that the command line does not handle.
+        said: stderr, with the traceback.
     """
 
     words: Sequence[str]
@@ -60,14 +60,14 @@ class Ending:
 
     @property
     def signature(self) -> str:
-        """Where it went wrong: the same for the same bug."""
+        """The place and the kind of the error: the same for the same bug."""
         frames, raised = _FRAME.findall(self.said), _RAISED.findall(self.said)
         place = ":".join(frames[-1][:2]) if frames else self.words[0]
         return f"{place} {raised[-1].partition(':')[0] if raised else f'exit {self.code}'}"
 
 
 def call(words: Sequence[str]) -> Ending:
-    """Call the command line."""
+    """Call a command of `resumerge`, and return how it ended."""
     code = 0
     with (
         _file_in_memory() as out,
@@ -119,7 +119,7 @@ def limited_time() -> Iterator[None]:
 
 @dataclass
 class Took:
-    """What a case took, and what the process has kept."""
+    """The CPU time and the peak memory of a case, and the process's memory after it."""
 
     seconds: float = 0.0
     peak_rss: int = 0
@@ -128,7 +128,7 @@ class Took:
 
 @contextmanager
 def measured() -> Iterator[Took]:
-    """The CPU time, and the largest resident memory of this process, inside."""
+    """Yield a `Took`, which the context's end fills with its CPU time and resident memory."""
     ctypes.CDLL(None).malloc_trim(0)  # what earlier cases have freed
     took, began = Took(), time.process_time()
     Path("/proc/self/clear_refs").write_text("5")

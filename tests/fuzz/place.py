@@ -1,4 +1,4 @@
-"""The folder that everything happens in, and how a kind of case gets it as it was."""
+"""The folder that all cases work in, and its contents as each kind of case has prepared them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Place:
     """A folder `work` in which commands are called, with the same path for every case.
 
     Args:
-        folder: new, and empty.
+        folder: a new and empty folder.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -21,14 +21,14 @@ class Place:
         self._templates.mkdir()
 
     def prepare(self, name: str, make: Callable[[Path], None]) -> None:
-        """Remember what `make` leaves in the folder."""
+        """Keep what `make` writes into the folder, under a name."""
         self._empty()
         make(self.work)
         os.chdir(self._templates)
         self.work.rename(self._templates / name)
 
     def restore(self, name: str) -> None:
-        """Have in the folder what was prepared."""
+        """Put into the folder what was prepared under a name, and nothing else."""
         self._empty()
         shutil.copytree(self._templates / name, self.work, symlinks=True, dirs_exist_ok=True)
 

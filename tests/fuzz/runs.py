@@ -1,4 +1,4 @@
-"""Runs that are there before a file is changed: a finished one, and one that stopped in between."""
+"""Runs that exist before a file is changed: a finished one, and one that stopped in the middle."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from resumerge.options import Options
 from resumerge.storage import Storage
 
 HALF, DONE = "half", "done"
-"""Outputs of the unfinished and of the finished run."""
+"""The outputs of the unfinished and of the finished run."""
 
 SHARD_BYTES = 200
-"""Of which a tiny model has two or more."""
+"""The size of a shard, of which a tiny model has two or more."""
 
 
 class _FullDisk(Storage):
-    """Has no room for the name of the second shard."""
+    """A disk without room for the name of the second shard."""
 
     def rename(self, source: Path, target: Path) -> None:
         if target.name.startswith("model-00002"):
@@ -31,7 +31,7 @@ class _FullDisk(Storage):
 
 
 def make_finished(recipe: str, *options: str) -> None:
-    """A finished run."""
+    """Make a finished run."""
     size = ["--shard-size", f"{SHARD_BYTES}B"]
     words = ["run", recipe, DONE, "--no-supervise", "--offline"]
     if (ending := call([*words, *size, *options])).code != 0:
@@ -39,7 +39,7 @@ def make_finished(recipe: str, *options: str) -> None:
 
 
 def make_unfinished(recipe: str, mirror: str | None = None) -> None:
-    """A run with a sealed shard, one that is not, and units that are pending."""
+    """Make a run with a sealed shard, an open one, and pending units."""
     options = Options(offline=True, shard_size=SHARD_BYTES, mirror=mirror)
     try:
         Session(options, storage=_FullDisk()).run(Path(recipe), Path(HALF))

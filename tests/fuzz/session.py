@@ -1,4 +1,4 @@
-"""Case after case, and what came of them."""
+"""A session that runs cases and counts their outcomes."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from fuzz.kinds import KINDS, Kind
 from fuzz.place import Place
 
 KEPT = 3
-"""Findings that look alike of which the files are kept."""
+"""The most findings with the same text whose files are kept."""
 
 LARGEST_KEPT = 1 << 24
-"""Bytes of a changed file that is kept."""
+"""The most bytes of a changed file that is kept."""
 
 STATUS_SECONDS = 60.0
 
@@ -42,8 +42,8 @@ class Case:
     """A case that was run.
 
     Args:
-        changed: the file.
-        endings: of its commands.
+        changed: the changed file.
+        endings: the ends of its commands.
     """
 
     kind: str
@@ -59,7 +59,7 @@ class Case:
 
     @property
     def finding(self) -> str:
-        """What is wrong, the same for the same bug; empty if nothing is."""
+        """The text of a finding, the same for the same bug; empty if there is no finding."""
         for ending in self.endings:
             if ending.code not in EXPECTED:
                 return ending.signature
@@ -82,13 +82,13 @@ class Tally:
 
 
 class FuzzSession:
-    """Runs cases of several kinds in turn.
+    """A session that runs cases of several kinds in turn.
 
     Args:
-        folder: new, for everything that commands read and write.
-        findings: a folder for what is found, made when there is something.
-        seed: with a kind and a number, it makes a case.
-        kinds: names; None for all.
+        folder: a new folder for everything that commands read and write.
+        findings: the folder of the findings, made with the first one.
+        seed: the seed of the draws; seed, kind and number determine a case.
+        kinds: the names of kinds; None for all.
     """
 
     def __init__(
@@ -108,8 +108,11 @@ class FuzzSession:
         return bool(self._found)
 
     def run(self, seconds: float, most: int | None = None) -> None:
-        """Run cases of all kinds in turn until the time is over, or there were so many of each, or
-        a signal arrives; then print what came of them.
+        """Run cases of all kinds in turn until a limit or a signal, then print their outcomes.
+
+        Args:
+            seconds: the time after which no round begins.
+            most: the most cases of each kind; None for no limit.
         """
         began = time.monotonic()
         with suppress(KeyboardInterrupt):
@@ -132,7 +135,7 @@ class FuzzSession:
                 break
 
     def show(self, name: str, number: int) -> None:
-        """Run one case, and print what each command says."""
+        """Run one case, and print what each command prints to stderr."""
         case = self._run(name, number)
         self._account(case)
         print(f"changed: {case.changed}")

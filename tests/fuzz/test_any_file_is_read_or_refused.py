@@ -1,4 +1,7 @@
-"""Whatever a file is, commands end with 0, 2 or 75, in time and memory. `make fuzz` draws more."""
+"""Promise: commands end with 0, 2 or 75 and in limited time and memory, whatever a file contains.
+
+`make fuzz` draws more cases.
+"""
 
 from __future__ import annotations
 

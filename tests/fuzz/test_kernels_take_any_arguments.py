@@ -1,4 +1,7 @@
-"""Whatever kernels are called with, they compute or raise what they may. `make sanitize`: more."""
+"""Promise: whatever kernels are called with, they compute or raise an expected exception.
+
+`make sanitize` draws more calls.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The smallest models that have everything: two layers, a tokenizer, all the files beside them."""
+"""The smallest models that have everything: two layers, a tokenizer and all companion files."""
 
 from __future__ import annotations
 
@@ -48,10 +48,11 @@ def _added(number: int, content: str) -> dict[str, Any]:
 
 
 def tokenizer(kind: str, words: tuple[str, ...] = WORDS) -> dict[str, Any]:
-    """tokenizer.json.
+    """Return the data of tokenizer.json.
 
     Args:
-        kind: ``BPE``, ``Unigram`` or ``WordPiece``.
+        kind: the model's type: ``BPE``, ``Unigram`` or ``WordPiece``.
+        words: the vocabulary without special tokens.
     """
     ids = {word: number for number, word in enumerate(words)}
     merges = [list(word) for word in words if len(word) == 2]
@@ -78,7 +79,7 @@ def tokenizer(kind: str, words: tuple[str, ...] = WORDS) -> dict[str, Any]:
 
 
 def tokenizer_files(kind: str, words: tuple[str, ...] = WORDS) -> dict[str, bytes]:
-    """All files of a tokenizer."""
+    """Return all files of a tokenizer."""
     numbers = {str(len(words) + n): text for n, text in enumerate(SPECIAL)}
     contents: dict[str, Any] = {
         "tokenizer.json": tokenizer(kind, words),
@@ -100,7 +101,7 @@ def tokenizer_files(kind: str, words: tuple[str, ...] = WORDS) -> dict[str, byte
 
 
 def shapes(rows: int = ROWS) -> dict[str, tuple[int, ...]]:
-    """The shape of each tensor of a model."""
+    """Return the shape of each tensor of a model."""
     square = (HIDDEN, HIDDEN)
     found: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (rows, HIDDEN)}
     for layer in range(LAYERS):
@@ -111,7 +112,7 @@ def shapes(rows: int = ROWS) -> dict[str, tuple[int, ...]]:
 
 
 def numbers(shape: tuple[int, ...], seed: object) -> array[float]:
-    """Float32 numbers of a tensor."""
+    """Draw the float32 numbers of a tensor."""
     draw, count = Random(str(seed)), 1
     for size in shape:
         count *= size
@@ -119,7 +120,7 @@ def numbers(shape: tuple[int, ...], seed: object) -> array[float]:
 
 
 def safetensors(tensors: Mapping[str, tuple[int, ...]], seed: int) -> tuple[dict[str, Any], bytes]:
-    """The header and the data of a file of float32 tensors."""
+    """Return the header and the data of a file of float32 tensors."""
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     data = b""
     for name, shape in tensors.items():
@@ -130,18 +131,18 @@ def safetensors(tensors: Mapping[str, tuple[int, ...]], seed: int) -> tuple[dict
 
 
 def joined(header: bytes, data: bytes) -> bytes:
-    """A safetensors file."""
+    """Return the safetensors file of a header and data."""
     return len(header).to_bytes(8, "little") + header + data
 
 
 def weights(tensors: Mapping[str, tuple[int, ...]], seed: int) -> bytes:
-    """A whole safetensors file."""
+    """Return a safetensors file of float32 tensors."""
     header, data = safetensors(tensors, seed)
     return joined(json.dumps(header).encode(), data)
 
 
 def model_files(seed: int, kind: str = "BPE", words: tuple[str, ...] = WORDS) -> dict[str, bytes]:
-    """A model in one file, with all that lies beside its weights."""
+    """Return the files of a model whose weights are in one file."""
     rows = len(words) + len(SPECIAL)
     return {
         "config.json": json.dumps({**CONFIG, "vocab_size": rows}).encode(),
@@ -152,7 +153,7 @@ def model_files(seed: int, kind: str = "BPE", words: tuple[str, ...] = WORDS) ->
 
 
 def sharded(files: Mapping[str, bytes], seed: int) -> dict[str, bytes]:
-    """The model in two files, with an index."""
+    """Return the files of a model with its weights in two files instead of one, and an index."""
     names = list(shapes().items())
     parts = {"model-1.safetensors": dict(names[:5]), "model-2.safetensors": dict(names[5:])}
     where = {name: file for file, tensors in parts.items() for name in tensors}

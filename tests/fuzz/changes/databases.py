@@ -18,7 +18,7 @@ _LARGEST = 2**63
 
 
 def change_database(draw: Random, path: Path) -> None:
-    """Change its values, or now and then its bytes."""
+    """Change a database's values, rows or schema, or now and then its bytes."""
     if draw.random() < 0.15:
         return put_something(draw, path, lambda: changed_bytes(draw, path.read_bytes()))
     with closing(sqlite3.connect(path)) as db:
@@ -83,7 +83,7 @@ _WEIGHTS = (8, 1, 1)
 
 
 def _table(draw: Random, db: sqlite3.Connection) -> tuple[str, list[str], list[int]]:
-    """A table that has rows, its columns, and the numbers of its rows."""
+    """Return a table that has rows, its columns, and the numbers of its rows."""
     names = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
     for table in draw.sample(sorted(names), len(names)):
         rows = [row for (row,) in db.execute(f"SELECT rowid FROM {table}")]
@@ -94,7 +94,7 @@ def _table(draw: Random, db: sqlite3.Connection) -> tuple[str, list[str], list[i
 
 
 def _other(draw: Random, value: Any) -> Any:
-    """What stands in the place of a value."""
+    """Return what replaces a value."""
     if draw.random() < 0.4:
         with suppress(ValueError, TypeError, RecursionError):
             return changed_json(draw, json.loads(value)).decode(errors="replace")

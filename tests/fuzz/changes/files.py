@@ -1,4 +1,4 @@
-"""What may lie in the place of a file: other bytes, a sparse file, a pipe, a folder, nothing."""
+"""Replacements of a file: other bytes, a sparse file, a pipe, a folder, a link, nothing."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from pathlib import Path
 from random import Random
 
 SPARSE = 600_000_000
-"""Bytes: more than a process may take, and as little as shows it."""
+"""The bytes of a sparse file: slightly more than the memory that a case may use."""
 
 
 def put(path: Path, data: bytes) -> None:
-    """Other bytes, in a new file."""
+    """Write bytes to a new file in the place of one."""
     path.unlink(missing_ok=True)
     path.write_bytes(data)
 
 
 def put_something(draw: Random, path: Path, data: Callable[[], bytes]) -> None:
-    """Usually other bytes, at times something that is no file, or a huge one."""
+    """Replace a file, usually by other bytes, at times by a huge file or by what is no file."""
     what = draw.randrange(100)
     if what >= 8:
         return put(path, data())

@@ -9,7 +9,7 @@ _PIECES = (b"\0", b"\xff", b"\0" * 64, b"\xff" * 64, b"\xef\xbb\xbf", b"\xed\xa0
 
 
 def changed_bytes(draw: Random, data: bytes) -> bytes:
-    """Bytes with one to three changes."""
+    """Return bytes with one to three changes."""
     for _ in range(draw.choice((1, 1, 2, 3))):
         data = _changed_once(draw, data)
     return data

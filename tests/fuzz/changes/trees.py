@@ -1,4 +1,4 @@
-"""Changes of data as JSON and YAML have it: another type, a huge number, a key twice."""
+"""Changes of the data of JSON and YAML: another type, a huge number, a repeated key."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from fuzz.changes.raw import changed_bytes
 
 DEEP, LONG_NUMBER, TWICE = "deepdeepdeep", "numbernumber", "twicetwice"
-"""Stand in the data for what no data can be: the text has these instead."""
+"""Placeholders in the data for what only text can express; the text has that instead."""
 
 NUMBERS = (
     *(0, -1, 1, 2, 3, 7, 255, 1000, 2**24 - 1, 2**31, 2**53 + 1, 2**63 - 1, 2**63, -(2**63)),
@@ -26,12 +26,12 @@ SHAPES: tuple[Any, ...] = (None, True, False, [], {}, [[]], [None], [{}], {"": N
 
 
 def changed_json(draw: Random, data: Any) -> bytes:
-    """JSON with a few changes; now and then of its text, too."""
+    """Return data as JSON with a few changes, now and then also changes of its text."""
     return _as_text(draw, json.dumps(changed(draw, data), ensure_ascii=draw.random() < 0.8))
 
 
 def changed(draw: Random, data: Any) -> Any:
-    """A copy of data with one to three changes."""
+    """Return a copy of data with one to three changes."""
     data = copy.deepcopy(data)
     for _ in range(draw.choice((1, 1, 1, 2, 3))):
         data = _changed_once(draw, data)
@@ -39,7 +39,7 @@ def changed(draw: Random, data: Any) -> Any:
 
 
 def with_oddities(text: str) -> str:
-    """Text of data, with what stood for something else replaced by it."""
+    """Replace the placeholders in the text of data."""
     text = text.replace(TWICE, "")
     text = re.sub(f"[\"']?{LONG_NUMBER}[\"']?", "9" * 5000, text)
     depth = 100_000
@@ -70,7 +70,7 @@ def _changed_once(draw: Random, data: Any) -> Any:
 
 
 def _place(draw: Random, data: Any) -> tuple[Any, Any]:
-    """A container inside, and one of its keys; (None, None) for the data itself."""
+    """Return a container in the data and one of its keys; (None, None) for the data itself."""
     container = key = None
     while isinstance(data, dict | list) and data and (container is None or draw.random() < 0.75):
         container = data
@@ -91,7 +91,7 @@ def _other_key(draw: Random, data: Any, key: str) -> str:
 
 
 def _other(draw: Random, data: Any, value: Any) -> Any:
-    """What stands in the place of a value."""
+    """Return what replaces a value."""
     match draw.randrange(9):
         case 0:
             return draw.choice(([value], {"x": value}, [value] * 50, {str(value)[:20]: value}))

@@ -17,8 +17,10 @@ FINDINGS = 3
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run cases in a process of their own, and print what came of them. Exits with 1 where there
-    are findings: unexpected exceptions, or an end of the process, which sanitizers bring about."""
+    """Run cases in a child process, and print a summary. Return 1 if there are findings, else 0.
+
+    A finding is an unexpected exception, or an end of the child such as a sanitizer causes.
+    """
     parser = argparse.ArgumentParser(prog="make sanitize")
     parser.add_argument("--seconds", type=float, default=60.0, help="how long (60)")
     parser.add_argument("--calls", type=int, help="how many, instead of how long")

@@ -1,4 +1,4 @@
-"""Arguments that are right: vectors, arrays and numbers that go together."""
+"""Right arguments: vectors, arrays and numbers that a function accepts together."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROWS = (1, 2, 5, 64, 256, 257, 700, CHUNK + 3)
 
 
 def _about_normal(random: Random, count: int) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """Sums of uniform numbers: exact, hence the same on every processor and with every NumPy."""
+    """Draw sums of uniform numbers: they are exact, so every processor and NumPy finds the same."""
     whole = np.frombuffer(random.randbytes(24 * count), "<u2").reshape(12, count)
     return (whole.sum(0, np.int64) * 2.0**-16 - 6.0).astype(np.float32)
 
@@ -39,11 +39,11 @@ FILE_SIZE = 10_000
 
 
 class Files:
-    """Descriptors to read from, of a folder.
+    """Descriptors of files in a folder, and others.
 
     Attributes:
-        good: of a file of `FILE_SIZE` bytes.
-        bad: of what cannot be read by position.
+        good: the descriptor of a file of `FILE_SIZE` bytes.
+        bad: descriptors that cannot be read by position.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -54,20 +54,20 @@ class Files:
 
 
 class Arguments:
-    """What the calls of one case are given.
+    """The draws of arguments for the calls of one case.
 
     Args:
-        draw: decides.
-        files: to read from.
-        overlaps: whether some arrays share memory, with others of other types, too.
+        draw: the source of random numbers.
+        files: the descriptors to read from.
+        overlaps: whether some arrays share memory, also with arrays of other types.
 
     Attributes:
-        row, stride: of `length`, which is a whole number of them.
-        lists: that were given away, and may change.
-        buffers: whose size may be changed by whoever does not see that they are in use.
+        row, stride: the elements of a row, and a number of rows; often they divide `length`.
+        lists: lists that were passed, and that a wrong argument may empty.
+        buffers: resizable buffers of arrays; resizing them fails while a call uses them.
         results: arrays that functions write to.
-        outputs: those of them that are stored: NaN has one pattern of bits there.
-        constants: that must not be written to, and what they contain.
+        outputs: the results that are stored: in these, NaN has one pattern of bits.
+        constants: bytes that must not be written to, with their contents.
         meddled: whether a list or a buffer was changed during a call.
     """
 
@@ -88,7 +88,7 @@ class Arguments:
         self._arena = bytearray(CONTENTS[0][:ARENA])
 
     def array(self, kind: Any, count: int | None = None) -> Any:
-        """A writable array in memory of its own, or in some that others have, too."""
+        """Return a writable array, in memory of its own or in memory that it shares with others."""
         count = self.length if count is None else count
         kind = np.dtype(kind)
         size, draw = count * kind.itemsize, self.draw
@@ -111,7 +111,7 @@ class Arguments:
         return np.frombuffer(content, kind).copy()
 
     def result(self, kind: Any, count: int | None = None) -> Any:
-        """An array that is written to."""
+        """Return an array that the call writes to."""
         found = self.array(kind, count)
         self.results.append(found)
         return found
@@ -123,10 +123,10 @@ class Arguments:
         return found
 
     def out(self, *, keeps: bool | None = None) -> Vector:
-        """A vector that is written to: of its own, or in the place of one that is read.
+        """Return a vector that the call writes to: a new one, or one that it also reads.
 
         Args:
-            keeps: whether it keeps exact results; None for some that do.
+            keeps: whether it keeps exact results; None for a random choice.
         """
         found = self.draw.choice(self._vectors) if self.draw.random() < 0.2 else self.vector()
         self.results.append(found.data)
@@ -135,7 +135,7 @@ class Arguments:
         return Vector(found.data, found.dtype, None, *(self.kept() if keeps else ()))
 
     def kept(self) -> list[Any]:
-        """What a vector of results is given to keep them exactly: room, block, measured."""
+        """Return what makes a vector keep exact results: room, block, measured."""
         block = self.draw.choice((1, 7, 256, CHUNK, CHUNK + 1, 2**40))
         measured = self.draw.choice((1, min(3, block), block))
         whole, rest = divmod(self.length, block)
@@ -148,15 +148,15 @@ class Arguments:
         return self.vector(self.vector() if self.draw.random() < 0.4 else None)
 
     def vectors(self) -> list[Vector]:
-        """Vectors, some with bases of their own."""
+        """Return vectors, some of them with bases of their own."""
         return [self.any_vector() for _ in range(self.number_of_vectors())]
 
     def family(self, base: Vector | None) -> list[Vector]:
-        """Vectors of one base."""
+        """Return vectors of one base."""
         return [self.vector(base) for _ in range(self.number_of_vectors())]
 
     def sequence(self, items: Sequence[Any]) -> Any:
-        """What can be iterated over."""
+        """Return the items as a list, a tuple or a generator."""
         given = list(items)
         self.lists.append(given)
         match self.draw.randrange(5):
@@ -171,16 +171,16 @@ class Arguments:
         return draw.choice((0.0, 1.0, -0.5, 1, 0.25, draw.random(), draw.uniform(-4e9, 4e9), -1.0))
 
     def floats(self, items: Sequence[Any]) -> Any:
-        """Numbers, one for each of some items."""
+        """Return a number for each of some items."""
         return self.sequence([self.float() for _ in items])
 
     def block(self) -> int:
-        """Elements of each block."""
+        """Return the number of elements of a block."""
         draw = self.draw
         return draw.choice((1, 3, 100, CHUNK, max(self.length, 1), self.length + 1, 1 << 50))
 
     def rows(self) -> int:
-        """Elements of a row that the length is a whole number of."""
+        """Return a number of elements of a row of which the length is a multiple."""
         return next(row for row in (self.row, self.stride, 1) if self.length % row == 0)
 
     def blocks(self, block: int) -> int:

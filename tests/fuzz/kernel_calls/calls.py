@@ -1,4 +1,4 @@
-"""The functions, each with arguments that it takes."""
+"""The functions of the kernels, each with a draw of right arguments."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _call(function: Callable[..., Any]) -> Callable[[Draw], Draw]:
 
 
 def missing() -> Iterator[str]:
-    """Public functions of the module that are never called."""
+    """Yield the public functions of the module that are never called."""
     called = {function.__name__ for function, _ in CALLS}
     yield from (name for name, x in vars(_kernels).items() if callable(x) and name not in called)
 

@@ -24,16 +24,16 @@ from fuzz.kernel_calls.calls import CALLS, Draw
 from resumerge.native import _kernels
 
 OF_PROCESSORS = ("instruction_sets", "use")
-"""Functions whose results depend on the processor by what they are."""
+"""Functions whose results depend on the processor by design."""
 
 
 @dataclass(frozen=True)
 class Hashes:
-    """What functions return and write, hashed.
+    """The hashes of what functions return and write.
 
     Attributes:
-        seed: of the draw.
-        files: to read from.
+        seed: the seed of the draw.
+        files: the descriptors to read from.
     """
 
     seed: str
@@ -50,7 +50,7 @@ class Hashes:
         return found.digest()
 
     def compared(self, calls: int) -> Iterator[tuple[str, str]]:
-        """Yield (name, hash) of each function, by name: of the results of so many calls.
+        """Yield (name, hash of the results of some calls) of each function, ordered by name.
 
         Raises:
             AssertionError: instruction sets differ.
@@ -71,7 +71,7 @@ class Hashes:
 
 
 def hashes(seed: str, calls: int) -> Iterator[tuple[str, str]]:
-    """Yield what `Hashes.compared` does, and first a hash of what all arguments are made of."""
+    """Yield a hash of what all arguments are made of, then what `Hashes.compared` yields."""
     yield "(contents)", hashlib.sha256(b"".join(CONTENTS)).hexdigest()
     with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
         yield from Hashes(seed, Files(Path(folder))).compared(calls)
@@ -84,18 +84,18 @@ def functions() -> dict[str, tuple[Callable[..., Any], Draw]]:
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """The function's name; that of an attribute, where the function reads one."""
+    """Return the function's name, or that of the attribute that it reads."""
     of = getattr(function, "__self__", None)
     return str(getattr(of, "__qualname__", "") or function.__qualname__)
 
 
 def as_bytes(part: object, *, any_nan: bool = True) -> bytes:
-    """The bytes of a result.
+    """Return the bytes of a result.
 
     Args:
         part: what a function returned, or an array that it wrote to.
-        any_nan: whether one NaN stands for all: sign and payload are the processor's own, but in
-            what is stored.
+        any_nan: whether all NaN count as the same: only in what is stored are the sign and the
+                payload the same on every processor.
     """
     if isinstance(part, (list, tuple)):
         return b"(" + b",".join(map(as_bytes, part)) + b")"

@@ -1,4 +1,4 @@
-"""Arguments that are wrong: one or two of those that were right are replaced."""
+"""Wrong arguments: one or two of the right ones are replaced."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ PROTECTED = mmap(-1, 1 << 18, prot=PROT_READ)
 
 
 class Refusal(Exception):
-    """What arguments raise by themselves."""
+    """The error that an argument itself raises."""
 
 
 class Meddler:
-    """A number that does something while it is read.
+    """A number that changes the call's other arguments while it is read.
 
     Args:
-        value: that it has.
-        given: all that the call is given, which it takes away where nothing holds it.
+        value: its value.
+        given: the call's arguments: their lists are emptied, their buffers resized if possible.
     """
 
     def __init__(self, value: Any, given: Arguments) -> None:
@@ -67,7 +67,7 @@ class Meddler:
 
 
 class Shrinking(list[Any]):
-    """A list that becomes shorter as it is read."""
+    """A list that becomes shorter as it is read, and then raises."""
 
     def __iter__(self) -> Iterator[Any]:
         while self:
@@ -76,7 +76,7 @@ class Shrinking(list[Any]):
 
 
 def make_wrong(arguments: list[Any], given: Arguments) -> None:
-    """Replace arguments, or leave some out, or add one."""
+    """Replace some arguments, leave some out, or add one."""
     draw = given.draw
     places = range(len(arguments))
     for at in draw.sample(places, min(draw.choice((1, 1, 1, 2)), len(places))):
@@ -164,7 +164,7 @@ def _sequence(right: list[Any], given: Arguments) -> Any:
 
 
 def _read_only(like: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """An array in memory that ends the process when it is written to."""
+    """Return an array in read-only memory: a write to it ends the process."""
     return np.frombuffer(PROTECTED, like.dtype, min(like.size, len(PROTECTED) // like.itemsize))
 
 
@@ -174,7 +174,7 @@ def _raising(items: list[Any]) -> Iterator[Any]:
 
 
 def _draining(items: list[Any]) -> Iterator[Any]:
-    """Items of a list that has lost them when the last one is taken."""
+    """Yield the items of a list, each of which it has lost by then."""
     while items:
         yield items.pop(0)
 

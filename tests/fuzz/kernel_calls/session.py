@@ -1,4 +1,4 @@
-"""Case after case, and what came of them."""
+"""A session that runs cases and counts their outcomes."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ STATUS_SECONDS = 60.0
 
 
 class Session:
-    """Calls functions with random arguments.
+    """A session that calls functions with random arguments.
 
     Args:
-        seed: with a number, it makes a case.
-        folder: for files that are read.
-        now: where the number of the case is written, for whoever outlives this process.
+        seed: the seed of the draws; seed and number determine a case.
+        folder: the folder for files that are read.
+        now: memory for the number of the current case, to be read after the end of this process.
     """
 
     def __init__(self, seed: str, folder: Path, now: mmap) -> None:
@@ -47,8 +47,11 @@ class Session:
         return self._findings > 0
 
     def run(self, seconds: float, most: int | None) -> None:
-        """Run cases until there were so many calls, or without `most`, until the time is over; then
-        print what came of them.
+        """Run cases and print their outcomes.
+
+        Args:
+            seconds: the time after which it stops, if there is no `most`.
+            most: the number of calls after which it stops.
         """
         began = told = time.monotonic()
         for number in count():
@@ -118,7 +121,7 @@ class Session:
             raise ExceptionGroup("in threads", unexpected)
 
     def _call(self, function: Callable[..., Any], arguments: list[Any]) -> Exception | None:
-        """What the call raised, as it may; anything else goes on."""
+        """Return the exception that the call raised if it is an expected one; raise any other."""
         raised, outcome = None, "computed"
         try:
             function(*arguments)

@@ -1,4 +1,4 @@
-"""The kinds of files. A new one is a subclass of `Kind` and an entry of `KINDS`."""
+"""The kinds of files. A new kind is a subclass of `Kind` and an entry of `KINDS`."""
 
 from __future__ import annotations
 

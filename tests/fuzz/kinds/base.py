@@ -1,4 +1,4 @@
-"""What a kind of case is, and commands that several of them call."""
+"""The contract of a kind of case, and commands that several kinds call."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ Commands = list[list[str]]
 
 
 class Kind:
-    """Files of one kind: what is there before, what is changed, and what is called then."""
+    """A kind of files: the files before a change, the change, and the commands after it."""
 
     def make(self, work: Path) -> None:
-        """Make everything in an empty folder, which is the working folder."""
+        """Make all files in an empty folder, which is the working folder."""
         raise NotImplementedError
 
     def change(self, draw: Random, work: Path) -> Path:
-        """Put something else in the place of a file, and return which."""
+        """Change or replace a file, and return its path."""
         raise NotImplementedError
 
     def commands(self, draw: Random) -> Commands:
-        """The commands to call."""
+        """Return the commands to call."""
         raise NotImplementedError
 
 
 def merges(draw: Random, recipe: str) -> Commands:
-    """Commands that begin with a recipe."""
+    """Return commands that begin with a recipe."""
     as_json = ["--json"] * (draw.random() < 0.3)
     plan = ["plan", recipe, "out", "--offline", *as_json]
     run = ["run", recipe, "out", *MERGE, *as_json]
@@ -35,7 +35,7 @@ def merges(draw: Random, recipe: str) -> Commands:
 
 
 def continues(draw: Random, run: str) -> Commands:
-    """Commands about a run that is there."""
+    """Return commands on an existing run."""
     status = ["status", *draw.choice(([run], [], [run, "--json"], [run, "--html", "page.html"]))]
     resume, verify = ["resume", run, *MERGE], ["verify", run]
     return draw.choice(([status], [verify], [resume], [resume, status], [status, resume, verify]))

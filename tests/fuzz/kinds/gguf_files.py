@@ -1,4 +1,4 @@
-"""Models in GGUF whose header says something else, or whose blocks are something else."""
+"""Models in GGUF with changed headers or blocks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fuzz.kinds.base import MERGE, Commands, Kind, continues
 from fuzz.runs import HALF, make_unfinished
 
 Value = tuple[str, int, Any]
-"""The name of a value, the number of its type, and itself."""
+"""The name of a value, the number of its type, and the value itself."""
 
 Described = tuple[str, list[int], int, int]
 """A tensor's name, dimensions (the innermost first), type and offset."""
@@ -60,7 +60,7 @@ _RECIPE = (
 
 
 class GgufFiles(Kind):
-    """A model in GGUF beside another; a run that is not finished."""
+    """Two models in GGUF, one of which is changed, and an unfinished run."""
 
     def make(self, work: Path) -> None:
         for name in ("a", "b"):
@@ -135,7 +135,7 @@ def _file(values: Any, tensors: list[Described], counts: tuple[int, int] | None 
 
 
 def _changed(draw: Random, data: bytes) -> bytes:
-    """A file that says something else of its tensors, of the model, or has other numbers."""
+    """Return a file with other descriptions of tensors, other values or other numbers."""
     values, tensors = [*_VALUES], _described()
     counts = len(tensors), len(values)
     match draw.randrange(10):

@@ -1,4 +1,4 @@
-"""remote.db, the metadata cache of Hub files, and what the Hub's cache has of refs."""
+"""The metadata cache of Hub files, remote.db, and the refs in the Hub's own cache."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _RECIPE = (
 
 
 class HubMetadata(Kind):
-    """Two models in the Hub's cache, a run that used them, and what it knows of them."""
+    """Two models in the Hub's cache, a run that used them, and their cached metadata."""
 
     def make(self, work: Path) -> None:
         cache = MetadataCache(work / "state")
@@ -61,7 +61,7 @@ def _repo(name: str) -> Path:
 
 
 def _write_repo(repo: Path, files: dict[str, bytes]) -> dict[str, tuple[int, str]]:
-    """Put files into the cache as a download does; their sizes and hashes."""
+    """Put files into the cache as a download does, and return their sizes and hashes."""
     for folder in ("blobs", "refs", f"snapshots/{_COMMIT}"):
         (repo / folder).mkdir(parents=True)
     (repo / "refs" / "main").write_text(_COMMIT)

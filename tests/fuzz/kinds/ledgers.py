@@ -17,7 +17,7 @@ RECIPE = (
 
 
 class Ledgers(Kind):
-    """Two models, two runs; a value of a ledger is changed, with or without its snapshot."""
+    """Two models and two runs, one of whose ledgers is changed, with or without its snapshot."""
 
     def make(self, work: Path) -> None:
         for seed, name in enumerate(("base", "other")):

@@ -21,13 +21,13 @@ from resumerge.mirror.names import MANIFEST_FILE, SnapshotName, lease_name, snap
 from resumerge.mirror.stores.base import METADATA
 
 MIRRORS = {HALF: "mirror-half", DONE: "mirror-done"}
-"""The folder that each run is mirrored to."""
+"""The folder of each run's mirror."""
 
 _WAITS = ("--mirror-wait", "1")
 
 
 class _Mirrors(Kind):
-    """Two models, two runs, each with its mirror."""
+    """Two models and two runs, each run with its mirror."""
 
     _run = HALF
 
@@ -56,7 +56,7 @@ class _Mirrors(Kind):
 
 
 class Snapshots(_Mirrors):
-    """Snapshots of the ledger, under a name that has their checksum, or not."""
+    """Snapshots of the ledger, under a name with the right or a wrong checksum."""
 
     def change(self, draw: Random, work: Path) -> Path:
         folder = work / MIRRORS[HALF]
@@ -72,7 +72,7 @@ class Snapshots(_Mirrors):
 
 
 class Manifests(_Mirrors):
-    """The manifest, with a checksum that is right, or not; and leases."""
+    """The manifest, with a right or a wrong checksum, and leases."""
 
     def change(self, draw: Random, work: Path) -> Path:
         if draw.random() < 0.5:

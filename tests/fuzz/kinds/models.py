@@ -1,4 +1,4 @@
-"""The files of a model: headers, index, config.json, and what lies beside the weights."""
+"""The files of a model: headers, index, config.json, and the other companions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _BITS = {
     **{"F64": 64, "F32": 32, "F16": 16, "BF16": 16, "F8_E4M3": 8, "F8_E5M2": 8, "C64": 64},
     **{"I64": 64, "I32": 32, "I16": 16, "I8": 8, "U8": 8, "U16": 16, "BOOL": 8, "F4": 4},
 }
-"""Bits of an element of each type."""
+"""The bits of an element of each type."""
 
 
 class ModelKind(Kind):
@@ -42,7 +42,7 @@ class ModelKind(Kind):
 
     recipes: tuple[str, ...] = ("linear.yaml", "ties.yaml", "slices.yaml", "union.yaml")
     names: tuple[str, ...]
-    """Files of which one is changed."""
+    """The files of which one is changed."""
 
     def make(self, work: Path) -> None:
         for name, files in self.models().items():
@@ -52,7 +52,7 @@ class ModelKind(Kind):
         make_unfinished("linear.yaml")
 
     def models(self) -> dict[str, dict[str, bytes]]:
-        """The files of each model."""
+        """Return the files of each model."""
         return {"base": tiny_files.model_files(0), "other": tiny_files.model_files(1)}
 
     def change(self, draw: Random, work: Path) -> Path:
@@ -61,7 +61,7 @@ class ModelKind(Kind):
         return path
 
     def changed(self, draw: Random, data: bytes) -> bytes:
-        """Other bytes for a file."""
+        """Return other bytes for a file."""
         try:
             return changed_json(draw, json.loads(data))
         except ValueError:
@@ -74,7 +74,7 @@ class ModelKind(Kind):
 
 
 class Headers(ModelKind):
-    """Headers of safetensors files."""
+    """Safetensors files, mostly with other headers."""
 
     names = ("model.safetensors",)
 
@@ -100,7 +100,7 @@ class Configs(ModelKind):
 
 
 class _WithTokenizers(ModelKind):
-    """Tokenizers of three kinds; each has a word that the other does not have."""
+    """Tokenizers of three kinds, two of each kind: each has a word that the other lacks."""
 
     recipes = ("union.yaml", "union.yaml", "other.yaml", "linear.yaml")
 
@@ -132,7 +132,7 @@ class Tokenizers(_WithTokenizers):
 
 
 class TokenizerConfigs(_WithTokenizers):
-    """tokenizer_config.json, and the others beside tokenizer.json."""
+    """tokenizer_config.json, and the other files beside tokenizer.json."""
 
     names = (
         *("tokenizer_config.json",) * 4,
@@ -152,7 +152,7 @@ class GenerationConfigs(_WithTokenizers):
 
 
 def changed_safetensors(draw: Random, data: bytes) -> bytes:
-    """A safetensors file with another header, or other bytes."""
+    """Return a safetensors file with another header, or other bytes."""
     nbytes = int.from_bytes(data[:8], "little")
     header, rest = data[8 : 8 + nbytes], data[8 + nbytes :]
     match draw.randrange(10):
@@ -167,7 +167,7 @@ def changed_safetensors(draw: Random, data: bytes) -> bytes:
 
 
 def _other_tensors(draw: Random, header: dict[str, Any]) -> bytes:
-    """A sound file in which some tensors have other names, shapes and types."""
+    """Return a valid file in which some tensors have other names, shapes and types."""
     tensors = {name: facts for name, facts in header.items() if name != "__metadata__"}
     for name in draw.sample(list(tensors), draw.choice((1, 1, 2, len(tensors)))):
         facts = tensors.pop(name)

@@ -1,4 +1,4 @@
-"""Quantised models: a weight of each scheme, whose tensors are changed."""
+"""Quantised models with a weight of each scheme, whose tensors are changed."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _RECIPE = (
 
 
 class Quantised(Kind):
-    """A quantised model beside another; a run that is not finished."""
+    """Two quantised models, one of which is changed, and an unfinished run."""
 
     def make(self, work: Path) -> None:
         for name in ("q", "other"):
@@ -95,7 +95,7 @@ class Quantised(Kind):
 
 
 def _weights() -> bytes:
-    """A safetensors file with the tensors of every scheme."""
+    """Return a safetensors file with the tensors of every scheme."""
     header, data = {}, b""
     for name, (dtype, shape) in _FACTS.items():
         count = _WIDTHS.get(dtype, 1)

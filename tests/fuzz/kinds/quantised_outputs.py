@@ -1,4 +1,4 @@
-"""Recipes whose outputs are quantised, or GGUF files, with other settings and other text."""
+"""Recipes for quantised outputs or GGUF files, with other settings and other text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fuzz.changes.trees import changed, with_oddities
 from fuzz.kinds.base import MERGE, Commands, Kind
 
 WIDTHS = (32, 128, 160)
-"""Hidden sizes of the models: groups divide the second alone."""
+"""The hidden sizes of the models: groups of 128 divide the second alone."""
 
 _TYPES = (
     *("fp8_block", "fp8_channel", "int4", "mxfp4", "nvfp4", "same", "q8_0", "q4_0"),
@@ -25,7 +25,7 @@ _TYPES = (
 
 
 class QuantisedOutputs(Kind):
-    """Models of several widths, with numbers that are none in one; a recipe for two of them."""
+    """Models of several widths, one of them with NaN, and a recipe for two of them."""
 
     def make(self, work: Path) -> None:
         for width in WIDTHS:

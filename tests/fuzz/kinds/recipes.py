@@ -1,4 +1,4 @@
-"""Recipes: YAML of other data, and other text."""
+"""Recipes: YAML with other data, and other text."""
 
 from __future__ import annotations
 
@@ -87,11 +87,11 @@ _LINES = (
     "a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]\nd: [*c, *c]", "!<tag:yaml.org,2002:int> x",
     "!!float x", "!!int x", "!!timestamp x", "!!null x", "!!omap [1]", "!!pairs [1]", "!!bool x",
 )  # fmt: skip
-"""Lines that are put between others."""
+"""Lines that are inserted between the lines of a recipe."""
 
 
 class Recipes(Kind):
-    """Two models, and a recipe for most of what a recipe can say."""
+    """Two models, and recipes with most of the keys of recipes."""
 
     def make(self, work: Path) -> None:
         for seed, name in enumerate(("base", "other")):

@@ -1,4 +1,4 @@
-"""Torch checkpoints: zip archives, and the sequences of pickles from before."""
+"""Torch checkpoints: zip archives, and the older sequences of pickles."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TURNED = "model.layers.0.mlp.up_proj.weight"
 
 
 class TorchFiles(Kind):
-    """Two models, of which one or the other is an archive or a sequence of pickles."""
+    """A base, a model in an archive and one in a sequence of pickles; one of the two is changed."""
 
     def make(self, work: Path) -> None:
         for seed, name in enumerate(("zipped", "legacy", "base")):
@@ -88,7 +88,7 @@ def _changed_pickles(draw: Random, data: bytes) -> bytes:
 
 
 def _changed_pickle(draw: Random, data: bytes) -> bytes:
-    """A pickle with other instructions, or with other arguments to them."""
+    """Return a pickle with other instructions, or with other arguments of these."""
     starts = [place for _, _, place in pickletools.genops(data) if place is not None]
     steps = [data[start:stop] for start, stop in zip(starts, [*starts[1:], len(data)], strict=True)]
     for _ in range(draw.choice((1, 1, 2, 4))):
