@@ -18,7 +18,7 @@ from resumerge.tensors import BothMatrices
 
 
 def run(folder: Path, out: str, **options: Any) -> Path:
-    """Run ``recipe.yaml`` of a folder into another one in it; return that."""
+    """Run ``recipe.yaml`` of a folder into an output folder in it, and return the output folder."""
     with working_in(folder):
         chosen = Options(state_dir=folder / f"{out}.state", **options)
         Session(chosen).run(folder / "recipe.yaml", folder / out)
@@ -31,10 +31,10 @@ def check_a_kill(
     """Check that a run is resumed to the same bytes after SIGKILL.
 
     Args:
-        folder: where ``recipe.yaml`` is.
-        kind: what the tensors of the adapter are.
-        computed: how many modules are computed before the kill.
-        patch: undone by the test.
+        folder: the folder of ``recipe.yaml``.
+        kind: the class of the adapter's tensors.
+        computed: the number of modules that are computed before the kill.
+        patch: the patches, which the test undoes.
     """
     use_small_batches(patch, 1024)
     whole = run(folder, "whole", threads=1)

@@ -1,4 +1,4 @@
-"""What a server of a test may send or receive: at the last byte it stands still."""
+"""A limit of the bytes that a test's server may send or receive: after the last byte it waits."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import threading
 
 
 class Allowance:
-    """Bytes that connections may still move, all together. At first there is no bound.
+    """The number of bytes that all connections together may still move; at first without a limit.
 
-    What a test does in the middle of a transfer then happens in the middle, however busy the
-    machine is.
+    A transfer stays in the middle until a test has acted there, however busy the machine is.
     """
 
     def __init__(self) -> None:
@@ -23,7 +22,7 @@ class Allowance:
             self._changed.notify_all()
 
     def take(self, most: int) -> int:
-        """Wait until a byte may be moved; return how many may, at most so many."""
+        """Wait until a byte may be moved; return how many may be moved, at most `most`."""
         with self._changed:
             self._changed.wait_for(lambda: self._left is None or self._left > 0)
             if self._left is None:
@@ -33,5 +32,5 @@ class Allowance:
             return taken
 
     def is_spent(self) -> bool:
-        """Return whether everything stands still."""
+        """Return whether no further byte may be moved."""
         return self._left == 0

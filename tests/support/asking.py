@@ -12,13 +12,13 @@ import resumerge
 
 
 def start(*words: object, cwd: Path, **options: Any) -> subprocess.Popen[str]:
-    """`resumerge` as a process of its own."""
+    """Start `resumerge` as a process of its own."""
     command = [sys.executable, "-m", "resumerge", *map(str, words)]
     return subprocess.Popen(command, cwd=cwd, text=True, **options)
 
 
 def status(place: Path, *words: object, **environment: str) -> str:
-    """What `resumerge status` prints where there is no terminal."""
+    """Run `resumerge status` without a terminal, and return what it prints."""
     done = subprocess.run(
         [sys.executable, "-m", "resumerge", "status", *map(str, words)],
         cwd=place,
@@ -30,6 +30,6 @@ def status(place: Path, *words: object, **environment: str) -> str:
 
 
 def run_of(place: Path) -> dict[str, Any]:
-    """The only run in a folder, as its document says."""
+    """Return the document of the only run in a folder."""
     [run] = resumerge.status(state_dir=place / "state")["runs"]
     return dict(run)

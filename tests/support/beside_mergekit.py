@@ -1,4 +1,4 @@
-"""mergekit 0.1.5's own command, on many recipes in one process, and its weights beside ours."""
+"""mergekit 0.1.5's own commands, on many recipes in one process, and comparisons of weights."""
 
 from __future__ import annotations
 
@@ -36,17 +36,20 @@ for words in commands:
 def run_mergekit(
     folder: Path, recipes: Mapping[str, str], *, option: str = "--no-copy-tokenizer"
 ) -> None:
-    """Merge each recipe into ``folder/NAME.mergekit``; starting takes longer than a merge."""
+    """Merge all recipes, in one process, since its start takes longer than a merge.
+
+    The output of a recipe is ``folder/NAME.mergekit``.
+    """
     _run_all("mergekit-yaml", folder, recipes, "{}.yaml", "{}.mergekit", option)
 
 
 def run_mergekit_pytorch(folder: Path, recipes: Mapping[str, str], *options: str) -> None:
-    """The same for checkpoints, with mergekit-pytorch: ``-u``, ``-i`` or neither."""
+    """Merge recipes of checkpoints with mergekit-pytorch: with ``-u``, ``-i`` or neither."""
     _run_all("mergekit-pytorch", folder, recipes, "{}.yaml", "{}.mergekit", *options)
 
 
 def run_mergekit_multi(folder: Path, recipes: Mapping[str, str]) -> None:
-    """Recipes of several documents; stages go to ``folder/NAME.stages``."""
+    """Merge recipes of several documents; stages are written to ``folder/NAME.stages``."""
     places = ("--out-path", "{}.mergekit", "--intermediate-dir", "{}.stages")
     _run_all("mergekit-multi", folder, recipes, "{}.yaml", *places)
 
@@ -64,7 +67,7 @@ def _run_all(script: str, folder: Path, recipes: Mapping[str, str], *words: str)
 def run_beside_mergekit(
     folder: Path, program: str, *words: str, imports: Sequence[str] = ()
 ) -> str:
-    """Run Python code in a folder, by a process that has mergekit; returns its stdout.
+    """Run Python code in a folder, in a process that has mergekit, and return its stdout.
 
     Args:
         folder: the working folder.
@@ -98,7 +101,10 @@ def run_beside_mergekit(
 
 @cache
 def _server() -> subprocess.Popen[str]:
-    """Importing mergekit takes much longer than most of what is run; its end is that of stdin."""
+    """Start the process that imports mergekit, once: that takes longer than most programs.
+
+    The process ends when its stdin is closed.
+    """
     assert MERGEKIT is not None
     python = re.match(rb"#!(\S+)", Path(MERGEKIT).read_bytes())
     interpreter = python[1].decode() if python else sys.executable
@@ -111,13 +117,13 @@ def _server() -> subprocess.Popen[str]:
 
 
 def assert_same_weights(ours: Mapping[str, Tensor], theirs: Mapping[str, Tensor]) -> None:
-    """In float32, within 1e-5 of each element, or 1e-6 of the tensor's largest."""
+    """Compare float32 weights: within 1e-5 of each element, or 1e-6 of the tensor's largest."""
     assert {tensor.dtype for tensor in theirs.values()} <= {torch.float32}
     assert_near(ours, theirs, 1e-6)
 
 
 def assert_near(ours: Mapping[str, Tensor], theirs: Mapping[str, Tensor], near: float) -> None:
-    """In the same dtypes, within 1e-5 of each element, or `near` of the tensor's largest."""
+    """Compare dtypes, and weights within 1e-5 of the element or `near` of the tensor's largest."""
     assert ours.keys() == theirs.keys()
     for name, expected in theirs.items():
         assert ours[name].dtype == expected.dtype, name

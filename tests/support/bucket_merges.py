@@ -1,4 +1,4 @@
-"""Whole merges of models in a bucket: processes, as a user starts them."""
+"""Merges of models in a bucket, by processes as a user starts them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SMALL_BATCHES = """
 from resumerge.engine.resources import governor
 governor.LARGEST_UNCOMMITTED_LIMIT = governor.SMALLEST_UNCOMMITTED_LIMIT = 1
 """
-"""A program before a merge: each tensor is a batch, committed though the next one is waited for."""
+"""Code before a merge: each tensor is a batch, whose commit does not wait for the next tensor."""
 
 Files = dict[str, bytes]
 
@@ -34,7 +34,7 @@ def shard(number: int, count: int) -> str:
 
 
 def safetensors(shapes: Mapping[str, tuple[int, ...]], seed: int, dtype: str = "F32") -> bytes:
-    """A file of small random numbers of 4 bytes (F32) or 2 (BF16)."""
+    """Return a safetensors file of small random numbers of 4 bytes (F32) or 2 (BF16)."""
     draw = random.Random(seed)
     width = {"F32": 4, "BF16": 2}[dtype]
     header: dict[str, Any] = {}
@@ -58,14 +58,14 @@ def shapes_of_layer(layer: int, numel: int) -> dict[str, tuple[int, ...]]:
 
 
 def whole(seed: int, layers: int = 2, numel: int = 4000) -> Files:
-    """A model in one file."""
+    """Return the files of a model whose weights are in one file."""
     shapes = {k: v for layer in range(layers) for k, v in shapes_of_layer(layer, numel).items()}
     config = json.dumps(CONFIG | {"num_hidden_layers": layers}).encode()
     return {"config.json": config, "model.safetensors": safetensors(shapes, seed)}
 
 
 def sharded(seed: int, layers: int = 2, numel: int = 4000) -> Files:
-    """A model of a file for each layer, with an index and a tokenizer."""
+    """Return the files of a model: one for each layer, an index and a tokenizer."""
     files, weight_map = {}, {}
     for layer in range(layers):
         shapes, name = shapes_of_layer(layer, numel), shard(layer + 1, layers)
@@ -81,7 +81,7 @@ def sharded(seed: int, layers: int = 2, numel: int = 4000) -> Files:
 
 
 def adapter(seed: int, numel: int = 4000) -> Files:
-    """A LoRA adapter for the first layer."""
+    """Return the files of a LoRA adapter for the first layer."""
     at = "base_model.model.model.layers.0.mlp.up_proj"
     shapes = {f"{at}.lora_A.weight": (2, 10), f"{at}.lora_B.weight": (numel // 10, 2)}
     config = {"peft_type": "LORA", "lora_alpha": 4, "r": 2, "target_modules": ["up_proj"]}
@@ -92,7 +92,7 @@ def adapter(seed: int, numel: int = 4000) -> Files:
 
 
 def upload(bucket: Bucket, prefix: str, files: Files) -> str:
-    """The address of a model."""
+    """Upload the files of a model into a bucket, and return its address."""
     for name, data in files.items():
         bucket.put(f"{prefix}/{name}", data)
     return f"s3://{bucket.name}/{prefix}"
@@ -106,7 +106,7 @@ def write(folder: Path, files: Files) -> Path:
 
 
 def linear(*models: object) -> str:
-    """A recipe."""
+    """Return a linear recipe of models."""
     lines = [f"  - {{model: {model}, parameters: {{weight: 1}}}}" for model in models]
     return "\n".join(["merge_method: linear", "models:", *lines, ""])
 
@@ -115,9 +115,9 @@ class Place:
     """A working folder with a recipe `merge.yaml`, and a cache of its own.
 
     Args:
-        folder: new, or another place's.
-        proxy: before the server; else the server itself is asked.
-        env: variables for the processes, besides those that lead to the server.
+        folder: a new folder, or that of another place.
+        proxy: the proxy before the server; None for the server itself.
+        env: further variables of the processes, besides those that direct them to the server.
     """
 
     def __init__(
@@ -137,10 +137,10 @@ class Place:
         }
 
     def start(self, *words: object, before: str = "") -> subprocess.Popen[str]:
-        """Start a command; a merge in one process, so that a signal to it is one to the worker.
+        """Start a command; a merge runs in one process, so that a signal to it reaches the worker.
 
         Args:
-            before: a program that the process runs before.
+            before: code that the process runs before the command.
         """
         program = f"{before}\nfrom resumerge.__main__ import main\nmain()"
         alone = ["--no-supervise"] if words[0] in ("run", "resume") else []
@@ -161,11 +161,11 @@ class Place:
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def document(self, *words: object, expect: int = 0) -> Any:
-        """The JSON that a command prints."""
+        """Run a command with ``--json``, and return the document that it prints."""
         return json.loads(self.call(*words, "--json", expect=expect).stdout)
 
     def output(self, name: str = "out") -> Files:
-        """Every file of a merge's output but those that name the recipe or the folder."""
+        """Return every file of a merge's output except those that name the recipe or the folder."""
         folder = self.folder / name
         return {
             path.relative_to(folder).as_posix(): path.read_bytes()
@@ -174,12 +174,12 @@ class Place:
         }
 
     def cached(self, name: str) -> Path:
-        """The content of the only file of this name in the cache."""
+        """Return the path of the content of the only file of this name in the cache."""
         [found] = {path.resolve() for path in (self.folder / "hf").rglob(f"snapshots/*/{name}")}
         return found
 
     def committed(self) -> int:
-        """How many units the newest run has committed."""
+        """Count the units that the newest run has committed."""
         ledgers = sorted(p for p in self.folder.glob("state/*/ledger.db") if ".new" not in str(p))
         if not ledgers:
             return 0
@@ -189,13 +189,13 @@ class Place:
             )
 
     def events(self, kind: str) -> list[Mapping[str, Any]]:
-        """The data of all events of a kind, of the newest run."""
+        """Return the data of all events of a kind in the newest run."""
         runs = self.document("status")["runs"]
         return [event["data"] for event in runs[0]["events"] if event["kind"] == kind]
 
 
 def sent(proxy: Proxy) -> Counter[str]:
-    """Bytes of objects that were sent, by the last part of their keys."""
+    """Count the bytes of objects that were sent, by the last part of their keys."""
     found: Counter[str] = Counter()
     for path, count in proxy.sent.items():
         if path.count("/") > 1:  # no listing

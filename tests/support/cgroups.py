@@ -1,4 +1,4 @@
-"""Memory cgroups that the tests make, of either version, with processes in them."""
+"""Memory cgroups of either version that tests make, with processes in them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TestCgroup:
         (self.folder / self.limit_file).write_text(str(nbytes))
 
     def start(self, command: Sequence[str], **options: object) -> subprocess.Popen[str]:
-        """Start a command in it: the shell moves itself there and becomes the command."""
+        """Start a command in the cgroup: a shell enters the cgroup and then becomes the command."""
         script = 'echo $$ > "$0/cgroup.procs" && exec "$@"'
         return subprocess.Popen(  # type: ignore[call-overload, no-any-return]
             ["sh", "-c", script, str(self.folder), *command], text=True, **options
@@ -38,7 +38,7 @@ class TestCgroup:
 
     @property
     def kills(self) -> int:
-        """How many processes in it the kernel killed for memory."""
+        """The number of its processes that the kernel killed for memory."""
         for name in ("memory.oom_control", "memory.events"):
             path = self.folder / name
             if path.exists():
@@ -58,10 +58,10 @@ class TestCgroup:
 
 @contextmanager
 def memory_cgroup(nbytes: int) -> Iterator[TestCgroup]:
-    """A cgroup of that many bytes, below this process's own; gone at the end.
+    """Yield a cgroup of that many bytes, below this process's own, and remove it at the end.
 
     Raises:
-        PermissionError: the machine does not let this process make one.
+        PermissionError: this process cannot make one on this machine.
     """
     own = [group for group in cgroups() if group.own]
     if not own:
@@ -87,7 +87,7 @@ def memory_cgroup(nbytes: int) -> Iterator[TestCgroup]:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a cgroup, once what was in it is gone."""
+    """Kill the processes of a cgroup, and remove it when they have ended."""
     for pid in (folder / "cgroup.procs").read_text().split():
         os.kill(int(pid), 9)
     wait_until(lambda: _is_removed(folder))
@@ -102,7 +102,7 @@ def _is_removed(folder: Path) -> bool:
 
 
 def drop_cache(folder: Path) -> None:
-    """Let go of the page cache of all files below, so that they count where they are read next."""
+    """Drop the cached pages of all files in a folder: they then count where they are read next."""
     for path in folder.rglob("*"):
         if path.is_file():
             fd = os.open(path, os.O_RDONLY)

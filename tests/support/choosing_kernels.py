@@ -1,4 +1,4 @@
-"""A fixture that chooses the kernels that compute."""
+"""A fixture that chooses the kernels for a test."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from resumerge import native
 
 @pytest.fixture
 def use_kernels() -> Iterator[Callable[[str], None]]:
-    """Compute with the kernels compiled for an instruction set, in this process."""
+    """Yield a function that has this process compute with the kernels of an instruction set."""
     yield native.use
     sets = native.instruction_sets()
     wanted = os.environ.get(native.INSTRUCTION_SET)

@@ -30,7 +30,7 @@ FLAGS = [
 
 
 class Browser:
-    """Chromium, as long as it runs."""
+    """A running Chromium."""
 
     def __init__(self, profile: Path) -> None:
         assert CHROMIUM is not None
@@ -49,7 +49,7 @@ class Browser:
         self._unread, self._number = b"", 0
 
     def ask(self, method: str, session: str | None = None, **parameters: Any) -> dict[str, Any]:
-        """Call a method, and wait for its result; what happens meanwhile is not told."""
+        """Call a method, wait for its result and return it; events in the meantime are ignored."""
         self._number += 1
         message: dict[str, Any] = {"id": self._number, "method": method, "params": parameters}
         if session is not None:
@@ -91,7 +91,7 @@ class Browser:
 
 
 class Tab:
-    """One page. What it is asked is waited for."""
+    """A page, each of whose methods waits for its result."""
 
     def __init__(self, browser: Browser, session: str) -> None:
         self._browser, self._session = browser, session
@@ -104,7 +104,7 @@ class Tab:
         self.ask("Emulation.setDeviceMetricsOverride", **size)
 
     def run(self, script: str) -> Any:
-        """The value of an expression of JavaScript."""
+        """Return the value of an expression of JavaScript."""
         asked = {"expression": script, "returnByValue": True, "awaitPromise": True}
         answer = self.ask("Runtime.evaluate", **asked)
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
@@ -115,7 +115,7 @@ class Tab:
         return wait_until(lambda: self.run(script), every=0.1)
 
     def requests(self, part: str) -> int:
-        """The number of answers to requests of the page whose address has a part."""
+        """Count the answered requests of the page whose addresses contain a text."""
         named = f"entry => entry.name.includes({json.dumps(part)})"
         return int(self.run(f"performance.getEntriesByType('resource').filter({named}).length"))
 
@@ -125,11 +125,11 @@ class Tab:
             self.ask("Input.dispatchKeyEvent", **event)
 
     def type(self, text: str) -> None:
-        """Type into what has the focus."""
+        """Type a text into the element that has the focus."""
         self.ask("Input.insertText", text=text)
 
     def accessible(self) -> list[tuple[str, str]]:
-        """(role, name) of all that a screen reader tells."""
+        """Return (role, name) of each element that a screen reader reads."""
         nodes = self.ask("Accessibility.getFullAXTree")["nodes"]
         told = [node for node in nodes if not node["ignored"]]
         return [(_value(node, "role"), _value(node, "name")) for node in told]
@@ -146,7 +146,7 @@ def _value(node: dict[str, Any], name: str) -> str:
 
 @contextmanager
 def browser(folder: Path) -> Iterator[Browser]:
-    """Chromium, with a profile in a folder."""
+    """Yield a running Chromium with a profile in a folder."""
     started = Browser(folder / "profile")
     try:
         yield started

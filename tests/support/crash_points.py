@@ -1,4 +1,4 @@
-"""At which of a run's operations the crash tests stop it."""
+"""The operations of a run at which the crash tests stop it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ EVERY = 10
 
 
 def crash_points(kinds: Sequence[str], soak: bool) -> list[int]:
-    """Numbers of operations, from 1.
+    """Return the numbers of the operations at which to stop, counted from 1.
 
     Args:
-        kinds: what each operation is, like ``rename config.json``.
-        soak: all of them; else the first and the last of every kind, shards and runs counted as
-            one whatever their numbers, and every tenth operation.
+        kinds: the kind of each operation, such as ``rename config.json``.
+        soak: whether to return all; else the first and the last of every kind, with shards and
+            runs of all numbers as one kind, and every tenth operation.
     """
     alike = [re.sub(r"[0-9a-f]{8,}|\d+", "#", kind) for kind in kinds]
     first = {kind: number for number, kind in reversed([*enumerate(alike, 1)])}

@@ -49,7 +49,7 @@ PROMPTED = f"{SHARED}    positive_prompts: [it]\n"
 
 
 def write_dense(folder: Path, config: Any, dtype: torch.dtype = torch.bfloat16) -> Path:
-    """`base`, `a`, `b` and `c`: models of one config, with biases that are not zero."""
+    """Write `base`, `a`, `b` and `c`: models of one config, with biases that are not zero."""
     for seed, name in enumerate(("base", "a", "b", "c")):
         torch.manual_seed(seed)
         model = AutoModelForCausalLM.from_config(config).to(dtype)
@@ -62,7 +62,7 @@ def write_dense(folder: Path, config: Any, dtype: torch.dtype = torch.bfloat16) 
 
 
 def mixture(gate_mode: str, architecture: str, further: str = "") -> str:
-    """A recipe, which mergekit-moe takes as well."""
+    """Return a recipe of a mixture, which mergekit-moe also accepts."""
     return (
         f"base_model: ./base\ngate_mode: {gate_mode}\narchitecture: {architecture}\n"
         f"{further}{EXPERTS}"
@@ -70,7 +70,7 @@ def mixture(gate_mode: str, architecture: str, further: str = "") -> str:
 
 
 def _tokenizer() -> PreTrainedTokenizerFast:
-    """Bytes, as in a byte-level BPE without merges: transformers has one reading of it for all."""
+    """Make a byte-level BPE without merges, which transformers reads in the same way for all."""
     special = ["<unk>", "<s>", "</s>"]
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocabulary = {token: number for number, token in enumerate([*special, *letters])}

@@ -1,4 +1,4 @@
-"""Descriptors that should be closed. Another thread may have got the number of one already."""
+"""A check of descriptors that should be closed: another thread may already have the number."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 
 def is_open_on(descriptor: int, file: os.stat_result) -> bool:
-    """Return whether a descriptor is open, and on this file; not whether its number is in use."""
+    """Return whether a descriptor is open on this file; its number may be in use by another one."""
     try:
         return os.path.samestat(os.fstat(descriptor), file)
     except OSError:

@@ -1,6 +1,6 @@
 """Folders that torch.distributed.checkpoint writes: four processes on the CPU, with FSDP2 and TP.
 
-Run as a program: ``python distributed_checkpoints.py FOLDER`` writes in FOLDER ``sharded``,
+As a program, ``python distributed_checkpoints.py FOLDER`` writes into FOLDER ``sharded``,
 ``grid`` and the consolidated state dict of both, ``whole.pt``.
 """
 
@@ -48,7 +48,7 @@ def _work(rank: int, folder: str) -> None:
     )
 
     class App(Stateful):
-        """As in torch's tutorial."""
+        """The state of an application, as torch's tutorial defines it."""
 
         def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
             self.model, self.optimizer = model, optimizer

@@ -1,4 +1,4 @@
-"""A small example of every kind of tensor, with the numbers that its definition gives it."""
+"""A small example of every kind of tensor, with its numbers according to its definition."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from resumerge.tensors.quantised.quantised import Form
 from resumerge.tensors.rows import AVERAGE, MEAN, ZERO, Rows
 
 OFFSET = 64
-"""The place of every leaf in its file."""
+"""The offset of every leaf in its file."""
 
 Elements = set[tuple[str, int]]
 """Elements of leaves: a leaf's name and a number."""
@@ -49,7 +49,7 @@ _DTYPES = {"float32": "F32", "float64": "F64", "int8": "I8", "uint8": "U8", "int
 
 
 class NotedFiles:
-    """Files in memory, one for each leaf, which note the elements that are read.
+    """Files in memory, one for each leaf, which record the elements that are read.
 
     Args:
         arrays: the elements of each leaf, by its name; uint16 for those of BF16.
@@ -72,7 +72,7 @@ class NotedFiles:
 
 @dataclass(frozen=True)
 class Example:
-    """A tensor, and what it consists of.
+    """A tensor, with the elements of its leaves and its own.
 
     Args:
         tensor: the tensor.
@@ -87,7 +87,7 @@ class Example:
     ledger: Mapping[str, Any]
 
     def means(self, limit: int = 0) -> tuple[Evaluation, NotedFiles]:
-        """What it is computed with: with kernels, and `limit` bytes that are held."""
+        """Return an evaluation with kernels, which holds `limit` bytes, and the files for it."""
         files = NotedFiles(self.arrays)
         with_: Any = Evaluation(files, Buffers(), HeldValues(limit), KernelBackend, {})
         return with_, files
@@ -98,7 +98,7 @@ def told(ranges: Iterable[tuple[Tensor, int, int]]) -> Elements:
 
 
 def bfloat16(values: np.ndarray) -> np.ndarray:
-    """Numbers that bfloat16 has, as its bits."""
+    """Return the bits of numbers that bfloat16 can represent."""
     bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
     assert not (bits & 0xFFFF).any()
     return (bits >> 16).astype(np.uint16)
@@ -133,7 +133,7 @@ def stored() -> Example:
 
 @_example
 def rounded() -> Example:
-    """Ties go to even."""
+    """Make an example in which ties are rounded to even."""
     values = np.array([1, 1 + 2**-8, 1 + 3 * 2**-8, 1 + 2**-8 + 2**-20, -3], np.float32)
     result = bfloat16(np.array([1, 1, 1 + 2**-6, 1 + 2**-7, -3]))
     tensor = Rounded.of(leaf("w", values), "BF16")
@@ -160,7 +160,7 @@ def stacked() -> Example:
 
 @_example
 def spilled() -> Example:
-    """Its file is missing: it is computed again."""
+    """Make an example whose scratch file is missing, so that it is computed again."""
     values = bfloat16(_counted(3, 4))
     tensor = Spilled.of(leaf("w", values), 5)
     return Example(tensor, {"w": values}, values, _of("w"))
@@ -190,7 +190,7 @@ def _rows(origins: list[int], firsts: list[int], named: int, members: Any) -> Ro
 
 @_example
 def gathered() -> Example:
-    """Two runs of one table, one of another type, averages, zeros; one run has two averages."""
+    """Make an example with two runs of each of two tables, a run of two averages, and zeros."""
     f32, bf16 = _counted(6, 3), _counted(4, 3, first=100)
     rows = _rows(
         [0, 0, 1, AVERAGE, AVERAGE, ZERO, ZERO, 0, 1],
@@ -215,7 +215,7 @@ def gathered() -> Example:
 
 @_example
 def padded() -> Example:
-    """The rows of padding are the mean of all that have a token; tables are rounded before."""
+    """Make an example whose rows of padding are the mean of all other rows, after rounding."""
     values = np.array([[1 + 2**-8, 2], [3, 4], [5, 6], [7, 8]], np.float32)
     none = np.array([], np.int64)
     rows = _rows([0, 0, 0, MEAN, MEAN], [0, 2, 3, 0, 0], 3, (np.array([0]), none, none))
@@ -250,7 +250,7 @@ def transposed() -> Example:
 
 
 def _packed(numbers: np.ndarray, bits: int, order: tuple[int, ...], kind: Any) -> np.ndarray:
-    """Numbers of the last dimension, packed into elements: number n has the place ``order[n]``."""
+    """Pack numbers of the last dimension into elements: number n has the place ``order[n]``."""
     groups = numbers.reshape(*numbers.shape[:-1], -1, len(order)).astype(np.uint64)
     words = np.zeros(groups.shape[:-1], np.uint64)
     for number, place in enumerate(order):
@@ -275,7 +275,7 @@ def _repacked_json(**own: Any) -> dict[str, Any]:
 
 @_example
 def repacked_in_order_of_awq() -> Example:
-    """A matrix of (in, out), whose words have the outputs in an order of their own."""
+    """Make an example of a matrix (in, out) whose words contain the outputs in AWQ's order."""
     order = (0, 4, 1, 5, 2, 6, 3, 7)
     numbers = _numbers(10, 16)  # (in, out)
     packed = _packed(numbers, 4, order, np.int32)
@@ -286,7 +286,7 @@ def repacked_in_order_of_awq() -> Example:
 
 @_example
 def repacked_along_columns() -> Example:
-    """A matrix of (in, out) again, whose words have the inputs."""
+    """Make an example of a matrix (in, out) whose words contain the inputs."""
     numbers = _numbers(16, 6)  # (in, out)
     packed = np.ascontiguousarray(_packed(numbers.T.copy(), 4, tuple(range(8)), np.int32).T)
     tensor = Repacked.of(leaf("q", packed), 6, 16, bits=4, along=0, transposed=True)
@@ -296,7 +296,7 @@ def repacked_along_columns() -> Example:
 
 @_example
 def repacked_with_rows_to_spare() -> Example:
-    """A matrix of zero points whose words have the rows: the last word has some too many."""
+    """Make an example of zero points whose words contain the rows: the last has too many."""
     numbers = _numbers(24, 3)
     packed = np.ascontiguousarray(_packed(numbers.T.copy(), 4, tuple(range(8)), np.int32).T)
     tensor = Repacked.of(leaf("q", packed), 19, 3, bits=4, along=0, added=1)
@@ -306,7 +306,7 @@ def repacked_with_rows_to_spare() -> Example:
 
 @_example
 def repacked_bytes() -> Example:
-    """Numbers of 8 bits, four in a word; a row has fewer than its words."""
+    """Make an example of 8-bit numbers, four in a word; a row has fewer than its words."""
     numbers = _numbers(3, 8, bits=8)
     packed = _packed(numbers, 8, (0, 1, 2, 3), np.int32)
     tensor = Repacked.of(leaf("q", packed), 3, 7, bits=8, along=1)
@@ -331,7 +331,7 @@ def _dequantised(codes: Stored, **given: Any) -> Dequantised:
 
 @_example
 def dequantised() -> Example:
-    """Two matrices of codes in pairs; their blocks are cut at both edges."""
+    """Make an example of two matrices of codes in pairs, with blocks cut at both edges."""
     book = Codebook("thirds", tuple(3.0 * n for n in range(16)), high_first=True)
     raw = np.arange(2 * 5 * 3, dtype=np.uint8).reshape(2, 5, 3) * 7
     scales, zeros = _counted(2, 3, 2) / 4, _counted(2, 3, 2, first=-4)
@@ -365,7 +365,7 @@ def dequantised() -> Example:
 
 @_example
 def dequantised_by_groups_of_columns() -> Example:
-    """Each column says which block it is in, and a number is divided by its scale."""
+    """Make an example in which a tensor names each column's block, and scales divide numbers."""
     codes = np.arange(-12, 12, dtype=np.int8).reshape(4, 6)
     scales = np.array([[1, 2], [4, -8]], np.float32)
     columns = np.array([1, 0, 0, 1, 1, 0], np.int32)
@@ -396,7 +396,7 @@ def dequantised_by_groups_of_columns() -> Example:
 
 @_example
 def dequantised_whose_last_row_is_shorter() -> Example:
-    """Blocks of numbers one after the other, whatever the rows of the weight."""
+    """Make an example of consecutive blocks of numbers, whatever the rows of the weight are."""
     book = Codebook("sevenths", tuple(7.0 * n for n in range(16)))
     raw, scales = np.arange(7, dtype=np.uint8) * 31, _counted(3, 1) / 2
     numbers = 7.0 * np.stack([raw & 15, raw >> 4], axis=-1).reshape(-1)
@@ -422,7 +422,7 @@ def dequantised_whose_last_row_is_shorter() -> Example:
 
 @_example
 def dequantised_with_one_scale() -> Example:
-    """Divided by it, in a shape whose last dimension is its rows."""
+    """Make an example whose only scale divides all numbers, in rows of its last dimension."""
     codes, scale = np.arange(-6, 6, dtype=np.int8).reshape(2, 2, 3), np.array([4], np.float32)
     tensor = Dequantised.elementwise(
         leaf("c", codes), (2, 2, 3), "one", scale=leaf("s", scale), divides=True
@@ -447,7 +447,7 @@ def shifted() -> Example:
 
 
 def _decode(blocks: np.ndarray, out: np.ndarray) -> None:
-    """A block is a scale and three numbers."""
+    """Decode blocks, each of which is a scale and three numbers."""
     out[:] = blocks[:, :1].astype(np.float32) * blocks[:, 1:]
 
 
@@ -502,7 +502,7 @@ FORM = Form("int4", Code.INT4, 7.5, "BF16")
 
 @_example
 def quantised() -> Example:
-    """Blocks of (2, 4) that both edges cut; of bfloat16, so that the scales are exact."""
+    """Make an example with blocks of (2, 4) cut at both edges, and scales rounded to bfloat16."""
     values = bfloat16(np.arange(-21, 21).reshape(7, 6).astype(np.float32) * 0.5)
     numbers = np.arange(-21, 21).reshape(7, 6) * 0.5
     tops, lefts = range(0, 7, 2), range(0, 6, 4)
@@ -559,7 +559,7 @@ def literal_floats() -> Example:
 
 @_example
 def merged() -> Example:
-    """Of two types, in blocks of 5 elements."""
+    """Make an example of operands of two types, in blocks of 5 elements."""
     a, b = _counted(4, 3), _counted(4, 3, first=8)
     arrays = {"a": a, "b": bfloat16(b)}
     tensor = Merged(

@@ -1,11 +1,11 @@
-"""Parameters for a recipe of any method: those that declare an example."""
+"""Parameters for a recipe of any method: those for which the method declares an example."""
 
 from __future__ import annotations
 
 from resumerge.methods import METHODS, Parameter
 
 PART = 0.6
-"""The part of an example that is taken: a factor of 1.0 would change nothing."""
+"""The factor of an example's value: a value of 1.0 would change nothing."""
 
 
 def example_parameters(method: str) -> tuple[dict[str, float], dict[str, float]]:

@@ -1,6 +1,6 @@
 """A process that has torch imported and forks a child for every job, before it has any thread.
 
-Jobs come as JSON lines on stdin, and how each ended goes as JSON lines to stdout.
+It reads jobs as JSON lines from stdin, and writes the exit code of each as a JSON line to stdout.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ WARM = (
     "resumerge.engine.evaluation.evaluator",
     "resumerge.engine.recovery.recovery",
 )
-"""What an attempt imports on its way; imported before the fork, it is there at once."""
+"""The modules that an attempt imports: imported before the fork, they take a job no time."""
 
 if importlib.util.find_spec("torch") is not None:
     WARM = ("torch", *WARM, "resumerge.engine.evaluation.torch_backend")
@@ -48,16 +48,16 @@ class Server:
         )
 
     def begin(self, **job: Any) -> None:
-        """Begin a job, which has a file for its log and one for what it says."""
+        """Begin a job, which names a file for its log and one for its output."""
         assert self._process.stdin is not None
         self.log, self._stderr = Path(job["log"]), Path(job["stderr"])
         self.log.unlink(missing_ok=True)
         print(json.dumps(job, default=str), file=self._process.stdin, flush=True)
 
     def wait(self) -> tuple[int, dict[str, Any], str]:
-        """Wait for the end of the job: its exit code (or less the signal), its log, what it said.
+        """Wait for the end of the job; return its exit code (or minus the signal), log and output.
 
-        The log is empty where the job came to no end of its own.
+        The log is empty if the job wrote none before its end.
         """
         assert self._process.stdout is not None
         code = json.loads(self._process.stdout.readline())["code"]
@@ -69,10 +69,10 @@ class Server:
 
 
 def serve(work: Callable[[dict[str, Any]], int]) -> None:
-    """Do each job in a child, after this process has imported what the job names in `imports`.
+    """Run each job in a child, after this process has imported what the job names in `imports`.
 
     Args:
-        work: a job; returns the exit code.
+        work: the function that does a job, and returns its exit code.
     """
     for name in WARM:
         importlib.import_module(name)
@@ -87,7 +87,7 @@ def serve(work: Callable[[dict[str, Any]], int]) -> None:
 
 
 def exit_code_of(merge: Callable[[], int]) -> int:
-    """The exit code of the command line for what a merge returns or raises, which is printed."""
+    """Run a merge, print its error, and return the exit code that the command line would have."""
     from resumerge.errors import ResumergeError
 
     try:
@@ -115,7 +115,7 @@ def _child(work: Callable[[dict[str, Any]], int], job: dict[str, Any]) -> None:
 
 
 def _wait(pid: int) -> int:
-    """The child's exit code, or less a signal; a child that hangs is killed and reported as 1."""
+    """Return a child's exit code, or minus its signal; kill a child that hangs, and return 1."""
     deadline = time.monotonic() + HANGS_SECONDS
     while time.monotonic() < deadline:
         found, status = os.waitpid(pid, os.WNOHANG)

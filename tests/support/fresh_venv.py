@@ -1,4 +1,4 @@
-"""A virtual environment that has everything but this package, and ways to install that."""
+"""A virtual environment with everything except this package, which a test installs there."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ CHECKOUT = Path(__file__).parents[2]
 QUICK = """#!/bin/sh
 exec {compiler} "$@" -O0
 """
-"""A compiler that is several times quicker, as what is compiled is no matter here."""
+"""A compiler that does not optimise, since nothing compiled is measured: it is much quicker."""
 
 
 class FreshVenv:
-    """The environment of somebody who has not installed the package.
+    """The virtual environment of a user who has not installed the package.
 
-    What this process's environment has is linked into it, so nothing is downloaded.
+    The packages of this process's environment are linked into it, so nothing is downloaded.
 
     Args:
-        folder: to be made.
+        folder: the folder to be made.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -57,13 +57,13 @@ class FreshVenv:
         )
 
     def pip(self, *words: object, cwd: Path) -> None:
-        """Run pip, which has to succeed."""
+        """Run pip, and require that it succeeds."""
         done = self.run("-m", "pip", *words, cwd=cwd)
         assert done.returncode == 0, done.stdout + done.stderr
 
 
 def copy_checkout(folder: Path) -> Path:
-    """A copy of the files that an installation is made from, and of the folders beside them."""
+    """Copy the files that an installation is made from, and the folders beside them."""
     ignored = shutil.ignore_patterns("__pycache__", "*.so", "*.egg-info")
     for name in ("resumerge", "colab", "configs", "state", "benchmarks"):
         shutil.copytree(CHECKOUT / name, folder / name, ignore=ignored)

@@ -23,7 +23,7 @@ EXPERTS = 3
 
 @dataclass(frozen=True)
 class Made:
-    """A family of models: its names in GGUF and transformers, and what is special about it."""
+    """A family of models: its names in GGUF and in transformers, and its special features."""
 
     architecture: str
     model_type: str
@@ -42,7 +42,7 @@ class Made:
     more: Mapping[str, Any] = field(default_factory=dict)
 
     def tensors(self, seed: int) -> Arrays:
-        """Random tensors under transformers' names."""
+        """Return random tensors under transformers' names."""
         draw = np.random.default_rng(seed)
         queries, keys = HEADS * self.head, KEYS * self.head
         shapes: dict[str, tuple[int, ...]] = {
@@ -156,7 +156,7 @@ FAMILIES = {
 
 
 def converted(made: Made, tensors: Arrays) -> Arrays:
-    """Tensors under GGUF's names, in its order of rows, as llama.cpp's converter makes them."""
+    """Convert tensors to GGUF's names and order of rows, as llama.cpp's converter does."""
     architecture = {name: key for key, name in gguf.MODEL_ARCH_NAMES.items()}[made.architecture]
     names = gguf.get_tensor_name_map(architecture, LAYERS)
     found: Arrays = {}
@@ -186,7 +186,7 @@ def write_gguf(
     """Write tensors, matrices in a scheme and vectors in F32.
 
     Returns:
-        What the file's numbers are, under GGUF's names.
+        The file's numbers, under GGUF's names.
     """
     kind = gguf.GGMLQuantizationType[scheme]
     count = len(converted(made, tensors))
@@ -235,7 +235,7 @@ def write_gguf(
 
 
 def coded(array: np.ndarray, kind: gguf.GGMLQuantizationType) -> np.ndarray:
-    """An array in a scheme; where gguf-py cannot quantise, codes are drawn."""
+    """Quantise an array in a scheme, or draw its codes if gguf-py cannot quantise it."""
     try:
         return quantize(array, kind)
     except NotImplementedError:
@@ -243,7 +243,7 @@ def coded(array: np.ndarray, kind: gguf.GGMLQuantizationType) -> np.ndarray:
 
 
 def drawn(array: np.ndarray, kind: gguf.GGMLQuantizationType) -> np.ndarray:
-    """Random codes with small scales."""
+    """Draw random codes with small scales."""
     elements, nbytes = gguf.GGML_QUANT_SIZES[kind]
     draw = np.random.default_rng(int(abs(array.ravel()[0]) * 1e9) % 2**32)
     shape = (*array.shape[:-1], array.shape[-1] // elements, nbytes)
@@ -271,7 +271,7 @@ SCHEMES: tuple[str, ...] = (
 
 
 def numbers_of(source: Source) -> Arrays:
-    """The numbers of a model's tensors, as a merge takes them, in float32."""
+    """Return the numbers of a model's tensors as a merge reads them, in float32."""
     means = evaluation(SourceReader([source]), 1 << 30)
     found = {}
     for name, tensor in source.tensors.items():

@@ -13,7 +13,7 @@ from gguf_models import EXPERTS, FAMILIES, HEADS, HIDDEN, KEYS, LAYERS, WIDE, Ar
 from safetensors.numpy import save_file
 
 ROWS = 640
-"""The rows of the embeddings: more than tokens."""
+"""The rows of the embeddings, which are more than the tokens."""
 
 LLAMA_3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
@@ -36,7 +36,7 @@ _PARTS = (
 
 
 def texts(*more: str) -> list[str]:
-    """Texts of parts that tokenizers split in different ways, and of further ones."""
+    """Return texts of parts that tokenizers split in different ways, and of further parts."""
     draw, parts = random.Random(3), (*_PARTS, *more)
     return [
         "".join(draw.choice(parts) + draw.choice(("", " ")) for _ in range(draw.randint(1, 9)))
@@ -80,7 +80,7 @@ def write_checkpoint(
     """Write a model of a family, with a config of transformers' class and a tokenizer.
 
     Returns:
-        its tensors, in float32.
+        The tensors of the model, in float32.
     """
     from transformers import AutoConfig
 
@@ -114,8 +114,8 @@ def write_bytes(folder: Path, expression: str | None = LLAMA_3, *, digits: bool 
 
     Args:
         folder: the model's folder.
-        expression: what splits the text first; None for GPT-2's.
-        digits: whether digits are split before.
+        expression: the regular expression that splits the text first; None for GPT-2's.
+        digits: whether digits are split before that.
     """
     from tokenizers import Regex, Tokenizer, models, pre_tokenizers, processors, trainers
     from tokenizers.decoders import ByteLevel
@@ -146,11 +146,11 @@ def write_bytes(folder: Path, expression: str | None = LLAMA_3, *, digits: bool 
 
 
 def write_pieces(folder: Path, *, prefix: bool = True) -> None:
-    """Write a tokenizer.json that transformers makes of a model that SentencePiece trained.
+    """Write a tokenizer.json as transformers makes it from a model that SentencePiece trained.
 
     Args:
         folder: the model's folder.
-        prefix: whether a space is put before a text, as Llama 2 does, and gemma does not.
+        prefix: whether a space is added before a text, as in Llama 2 and not in gemma.
     """
     import io
 

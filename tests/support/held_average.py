@@ -1,4 +1,4 @@
-"""A merge method of a user's that waits, as long as a file is there: a merge that a test holds."""
+"""A user's merge method that waits as long as a file exists, so that a test can hold a merge."""
 
 import os
 import time
@@ -10,7 +10,7 @@ RECIPE = "merge_method: held_average\nmodels: [{model: base}, {model: math}]\n"
 
 
 def variables(hold: Path) -> dict[str, str]:
-    """The environment in which a merge waits for a file to be removed."""
+    """Return the environment variables with which a merge waits until a file is removed."""
     return {"RESUMERGE_METHODS": __file__, "RESUMERGE_TEST_HOLD": str(hold)}
 
 

@@ -1,4 +1,4 @@
-"""A test's folder in memory, for tests that ask nothing of a disk: merges wait for none."""
+"""A test's folder in memory, for tests that need no disk: their merges do not wait for one."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ __all__ = ["tmp_path"]
 
 @pytest.fixture
 def tmp_path(workplace: Path) -> Iterator[Path]:
-    """A folder of the test, which is removed after it."""
+    """Yield a folder for the test, and remove it afterwards."""
     with tempfile.TemporaryDirectory(dir=workplace) as folder:
         yield Path(folder)

@@ -11,7 +11,7 @@ from resumerge.options import Options
 from resumerge.storage import Storage
 
 SEALED = 2
-"""The shards that are sealed before."""
+"""The number of shards that are sealed before the kill."""
 
 
 class _Killed(Storage):
@@ -22,7 +22,7 @@ class _Killed(Storage):
 
 
 def merge_until_killed(options: Options, config: Path, out: Path) -> None:
-    """Merge in a child, which a SIGKILL ends when two shards are sealed."""
+    """Merge in a child process, which SIGKILL ends when two shards are sealed."""
     if (child := os.fork()) == 0:
         try:
             Session(options, storage=_Killed()).run(config, out)

@@ -33,14 +33,14 @@ UNIT = {
 
 
 def make(path: Path) -> Ledger:
-    """A ledger of one tensor."""
+    """Make a ledger of one tensor."""
     ledger = Ledger.create(path)
     ledger.begin(RUN, [], [SHARD], [UNIT])
     return ledger
 
 
 def query(ledger: Path, sql: str) -> list[dict[str, Any]]:
-    """The rows of a query."""
+    """Return the rows of a query."""
     with closing(sqlite3.connect(f"{ledger.absolute().as_uri()}?mode=ro", uri=True)) as db:
         db.row_factory = sqlite3.Row
         return [dict(row) for row in db.execute(sql)]

@@ -1,7 +1,7 @@
-"""Who says who a person is, in the place of Hugging Face: OpenID Connect on the loopback interface.
+"""A login provider in the place of Hugging Face: OpenID Connect on the loopback interface.
 
-The one thing that a test of the Space stands in for: the page, its OAuth client, the merges and the
-Hub's protocol are real.
+It is all that a test of the Space simulates: the page, its OAuth client, the merges and the Hub's
+protocol are real.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ CLIENT, SECRET = "the-space", "oauthsecretwhichnobodymaysee"
 
 
 class LoginProvider:
-    """Logs in `person`, whoever comes, with the token `tokens[person]`.
+    """A server that logs in `person`, whoever connects, with the token `tokens[person]`.
 
     Args:
-        tokens: of each person.
+        tokens: the token of each person.
     """
 
     def __init__(self, tokens: dict[str, str]) -> None:
@@ -38,7 +38,7 @@ class LoginProvider:
 
     @property
     def settings(self) -> dict[str, str]:
-        """The variables that a Space has."""
+        """The environment variables of a Space."""
         return {
             "SYSTEM": "spaces",
             "SPACE_ID": "org/the-space",
@@ -53,7 +53,7 @@ class LoginProvider:
         self._server.server_close()
 
     def identity(self, person: str, nonce: str) -> str:
-        """The signed statement of who it is."""
+        """Return the signed statement of a person's identity."""
         now = int(time.time())
         claims = {
             "iss": self.url,

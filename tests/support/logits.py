@@ -1,4 +1,4 @@
-"""The comparison of what torch computes with the same weights, loaded twice."""
+"""The comparison of torch's results for the same weights, loaded twice."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def assert_same(found: Tensor, expected: Tensor) -> None:
-    """Of the same weights: the order of a sum in torch may follow from where in memory they lie."""
+    """Compare results of equal weights: torch's order of a sum may depend on their addresses."""
     import torch
 
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)

@@ -1,4 +1,4 @@
-"""Bytes on the way between processes of this machine."""
+"""Bytes in transit between processes of this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Adapters in peft's files, written without peft: quick to make, and of any shapes."""
+"""Adapters in peft's format, written without peft: quickly, and of any shapes."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def write_lora_files(
     """Write an adapter, and return the change of each module, in float64.
 
     Args:
-        folder: where it goes.
+        folder: the adapter's folder.
         modules: the (outputs, inputs) of each module.
-        seed: of its numbers.
-        rank: of every module.
+        seed: the seed of its numbers.
+        rank: the rank of every module.
         alpha: lora_alpha; by default the rank.
-        dtype: of its tensors.
+        dtype: the dtype of its tensors.
         more: further tensors, by their names in the file.
         config: further options of adapter_config.json.
     """
@@ -58,7 +58,7 @@ def write_lora_files(
 
 
 def changes_in(adapter: Path) -> dict[str, Tensor]:
-    """The change of each module by an adapter whose scales are 1, in float64."""
+    """Return the change of each module by an adapter whose scales are 1, in float64."""
     from safetensors.torch import load_file
 
     tensors = load_file(adapter / "adapter_model.safetensors")

@@ -1,4 +1,4 @@
-"""Ledgers of runs that never were: as large, or as strange, as a test wants them."""
+"""Ledgers of runs that never existed, as large or as unusual as a test needs them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def at(seconds: float) -> str:
-    """A time of the run, as the ledger writes it."""
+    """Return a time of the run as the ledger writes it."""
     return (BEGIN + timedelta(seconds=seconds)).isoformat(timespec="milliseconds")
 
 
@@ -33,10 +33,10 @@ def make_ledger(
     """Write a run's ledger.
 
     Args:
-        attempts: columns of their rows; started and ended in seconds.
+        attempts: the columns of their rows; started and ended in seconds.
         samples: at (seconds), attempt, rss, available, budget, batch bytes, bytes done.
         events: attempt, kind, data.
-        run: columns of its row.
+        run: the columns of its row.
 
     Returns:
         The run's folder.
@@ -88,7 +88,7 @@ def make_ledger(
 
 
 def large_ledger(state: Path) -> Path:
-    """10,000 tensors and 100,000 samples of five attempts, of which one has a single peak."""
+    """Write a ledger of 10,000 tensors and of 100,000 samples, with one peak, in five attempts."""
     samples = []
     for n in range(100_000):
         rss = 900_000_000 if n == 54_321 else 300_000_000 + n % 7

@@ -33,12 +33,12 @@ def llama(
     without: Iterable[str] = (),
     config: Mapping[str, Any] | None = None,
 ) -> Source:
-    """A model of some layers.
+    """Return a model of some layers.
 
     Args:
-        others: tensors that it has in place of its own of these names, or besides.
+        others: tensors that replace its own tensors of these names, or are added.
         without: names of tensors that it lacks.
-        config: what its config.json has besides.
+        config: further values of its config.json.
     """
     shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (TOKENS, WIDTH)}
     for layer in range(layers):
@@ -93,7 +93,7 @@ def remote(name: str, *sizes: int) -> Source:
 
 
 def plan(recipe: str, *models: Source, seed: int = 0, shard_size: int = 1 << 30) -> Plan:
-    """The plan of a recipe."""
+    """Return the plan of a recipe."""
     parsed = parse_recipe(recipe)
     given = {source.ref.name: source for source in models}
     sources = {ref: replace(given[ref.name], ref=ref) for ref in parsed.models}
@@ -125,16 +125,16 @@ def staged(recipe: str, *models: Source, seed: int = 0) -> Plan:
 
 
 def units(found: Plan) -> dict[str, Unit]:
-    """The units by name."""
+    """Return the units by name."""
     return {unit.name: unit for unit in found.units}
 
 
 @dataclass(frozen=True)
 class Operand:
-    """An input of a method, or what is copied.
+    """An input of a method, or a tensor that is copied.
 
     Args:
-        tensor: as its model has it; the first table where rows are gathered.
+        tensor: the tensor of its model; the first table if rows are gathered.
     """
 
     source: int
@@ -148,8 +148,8 @@ class Expression:
     """The tree of a merge in one stage.
 
     Args:
-        method: ``copy`` where there is none.
-        cast: torch name of the dtype that inputs are rounded to, if they are.
+        method: the method; ``copy`` if there is none.
+        cast: torch's name of the dtype that inputs are rounded to; None if they are not.
     """
 
     method: str
@@ -160,7 +160,7 @@ class Expression:
 
 
 def expression(unit: Unit) -> Expression:
-    """What computes a unit."""
+    """Return the expression that computes a unit."""
     root = unit.expression
     if not isinstance(root, Merged):
         return Expression("copy", (_operand(root, {}),), {}, None, None)
@@ -170,7 +170,7 @@ def expression(unit: Unit) -> Expression:
 
 
 def expressions(found: Plan) -> dict[str, Expression]:
-    """What computes each tensor, by name."""
+    """Return the expression that computes each tensor, by name."""
     return {unit.name: expression(unit) for unit in found.units}
 
 

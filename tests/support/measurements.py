@@ -1,4 +1,4 @@
-"""What a ledger says of the numbers, and what NumPy says of them from the files alone."""
+"""The measurements in a ledger, and their comparison with what NumPy computes from the files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from resumerge.ledger import LEDGER_FILE, Ledger, UnitMeasurements
 
 
 def measurements(state: Path) -> dict[str, UnitMeasurements]:
-    """The measurements in the only ledger of a state folder, by the unit's name."""
+    """Return the measurements in the only ledger of a state folder, by the unit's name."""
     [path] = state.glob(f"*/{LEDGER_FILE}")
     with closing(Ledger(path, read_only=True)) as ledger:
         return {row["name"]: found for row, found in ledger.units.measurements()}
@@ -31,7 +31,7 @@ def check(
     """Compare the measurements of a whole tensor with float64 arithmetic.
 
     Args:
-        measured: what the ledger has.
+        measured: the measurements in the ledger.
         reference: the tensor that changes are counted from.
         others: those of the other models, in order.
         exact: the result, float32.
@@ -64,7 +64,7 @@ def check(
 
 
 def _measured(elements: int, blocks: int) -> np.ndarray:
-    """Whether each element is measured, of blocks that are all of one size but the last."""
+    """Return which elements are measured, if all blocks but the last have one size."""
     block = -(-elements // blocks)
     return np.arange(elements) % block < measured_elements(block)
 

@@ -1,7 +1,7 @@
-"""What a merge takes besides the program itself, measured in a process that has merged before.
+"""The memory of a merge besides the program itself, measured in a process that has merged before.
 
-How many pages of a library are mapped differs from machine to machine, for torch by a hundred
-megabytes. A small merge of the same kind maps them; what the large one adds to the peak is its own.
+The number of mapped pages of a library differs from machine to machine, for torch by a hundred
+megabytes. A small merge of the same kind maps them; the large merge adds only its own to the peak.
 """
 
 from __future__ import annotations
@@ -33,10 +33,12 @@ print(int((need.shared + need.blocks) * SAFETY), peak_rss() - before)
 
 @dataclass(frozen=True)
 class Growth:
-    """Args:
-    predicted: bytes that the merge asks for besides the program, with the margin that a budget has:
-        two threads that meet a block later or earlier differ by some percent.
-    measured: bytes that it added to the peak of the process.
+    """The growth of a process's memory by a merge.
+
+    Args:
+        predicted: the bytes that the merge needs besides the program, with the margin of a budget:
+            two threads that reach a block later or earlier differ by some percent.
+        measured: the bytes that it added to the peak of the process.
     """
 
     predicted: int
@@ -48,7 +50,8 @@ def measure_growth(folder: Path, small: str, large: str) -> Growth:
 
     Args:
         folder: the working folder.
-        small: a recipe that needs everything that the large one needs, of little models.
+        small: a recipe of small models that needs everything that the large recipe needs.
+        large: the recipe whose growth is measured.
     """
     for name, recipe in (("small", small), ("large", large)):
         (folder / f"{name}.yaml").write_text(recipe)

@@ -1,8 +1,8 @@
 """A process that has mergekit imported and forks a child for every program.
 
-It is run by the interpreter that has mergekit, and imports nothing of this project. Jobs come as
-JSON lines on stdin, and each one's exit code goes to stdout. What a job imports is there for the
-next one.
+The interpreter that has mergekit runs it, and it imports nothing of this project. It reads jobs as
+JSON lines from stdin, and writes the exit code of each to stdout. The imports of a job remain for
+the next one.
 """
 
 import importlib
@@ -15,7 +15,7 @@ WARM = ("run_yaml", "multimerge", "merge_raw_pytorch")
 
 
 def run(job):
-    """Run a program in this process, as ``python -c`` does; returns its exit code."""
+    """Run a program in this process, as ``python -c`` does, and return its exit code."""
     os.environ.clear()
     os.environ.update(job["environment"])
     os.chdir(job["folder"])

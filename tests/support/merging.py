@@ -1,4 +1,4 @@
-"""Merging in this process, and reading what came out of it."""
+"""Merges in this process, and functions that read their output."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def merge(models: Path, recipe: str, out: Path, **options: Any) -> Path:
     """Run a recipe that names models by their folders' names.
 
     Args:
-        models: the folder that they lie in; the merge runs there.
+        models: the folder that contains them; the merge runs there.
         recipe: the YAML text.
-        options: of `Options`.
+        options: the fields of `Options`.
 
     Returns:
         `out`.
@@ -36,7 +36,7 @@ def merge(models: Path, recipe: str, out: Path, **options: Any) -> Path:
 
 
 class Told(Reporter):
-    """Keeps the notes, what is waited for, and that the work is done."""
+    """A reporter that records the notes, the waits, and the end of the work."""
 
     def __init__(self) -> None:
         self.notes: list[str] = []
@@ -54,7 +54,7 @@ class Told(Reporter):
 
 @contextmanager
 def working_in(folder: Path) -> Iterator[None]:
-    """The working folder, inside."""
+    """Change the working folder inside the context."""
     before = Path.cwd()
     os.chdir(folder)
     try:
@@ -64,7 +64,7 @@ def working_in(folder: Path) -> Iterator[None]:
 
 
 def tensors_of(folder: Path) -> dict[str, Tensor]:
-    """Every tensor of a model folder, by name."""
+    """Return every tensor of a model folder, by name."""
     from safetensors.torch import load_file
 
     found: dict[str, Tensor] = {}
@@ -74,5 +74,5 @@ def tensors_of(folder: Path) -> dict[str, Tensor]:
 
 
 def shards_of(folder: Path) -> dict[str, bytes]:
-    """The bytes of every shard, by file name."""
+    """Return the bytes of every shard, by file name."""
     return {file.name: file.read_bytes() for file in sorted(folder.glob("*.safetensors"))}

@@ -1,4 +1,4 @@
-"""An audit of a mirror, which tests ask after everything that harms one.
+"""An audit of a mirror, which tests run after everything that may damage one.
 
 Every file that the manifest, or else the newest snapshot, promises is compared with the file in the
 mirror, by SHA-256.
@@ -19,16 +19,16 @@ from resumerge.mirror.snapshots import promises_nothing
 from resumerge.mirror.stores.base import Moved, Store
 
 TRIES = 20
-"""A run that is writing to the mirror may change it during the audit, which is then repeated."""
+"""The most audits: a run that writes to the mirror during an audit makes another one necessary."""
 
 
 @dataclass(frozen=True)
 class AuditResult:
-    """What an audit found.
+    """The result of an audit.
 
     Args:
         state: ``empty`` if nothing is promised yet, ``unfinished`` or ``finished``.
-        snapshot: the newest intact one, of an unfinished mirror.
+        snapshot: the newest intact snapshot of an unfinished mirror.
         files: bytes and SHA-256 of each promised file, by name.
         problems: what is wrong, by the name of the file.
     """
@@ -47,7 +47,7 @@ def check_mirror(store: Store, moved: Moved = lambda nbytes: None) -> AuditResul
     """Read everything that a mirror promises. A run may be writing to it at the same time.
 
     Args:
-        moved: gets the number of bytes that were read; may raise to stop.
+        moved: called with the number of bytes that were read; may raise to stop.
 
     Raises:
         OSError: the mirror cannot be read now.
@@ -61,7 +61,7 @@ def check_mirror(store: Store, moved: Moved = lambda nbytes: None) -> AuditResul
 
 
 def _promising_files(store: Store) -> set[str]:
-    """Names of the snapshots and the manifest."""
+    """Return the names of the snapshots and the manifest."""
     names = store.list()
     return {snapshot.name for snapshot in snapshot_names(names)} | ({MANIFEST_FILE} & set(names))
 

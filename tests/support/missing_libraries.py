@@ -1,8 +1,8 @@
 """The plugin of pytest that skips tests whose libraries are not installed, like torch.
 
-A test file, a fixture or a test that imports one of `LIBRARIES` is skipped with the reason where it
-is missing. Only imports by the tests count: where the package itself imports one that it should do
-without, the test fails. A test that needs one in another process says so by the marker ``needs``.
+A test file, a fixture or a test that imports one of `LIBRARIES` is skipped with the reason if the
+library is missing. Only imports by the tests count: if the package itself imports one that it
+should not need, the test fails. A test that needs one in another process has the marker ``needs``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 LIBRARIES = ("torch", "transformers", "peft", "diffusers", "mergekit", "sentence_transformers")
-"""Those that the installation without torch lacks."""
+"""The libraries that the installation without torch lacks."""
 
 ROOT = Path(__file__).parents[2]
 
@@ -44,7 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip a test that is marked."""
+    """Skip a test whose marker names a missing library."""
     for mark in item.iter_markers("needs"):
         if find_spec(mark.args[0]) is None:
             pytest.skip(f"{mark.args[0]} is not installed")

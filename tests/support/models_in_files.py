@@ -24,7 +24,7 @@ def write_in_files(
     dtype: str = "bfloat16",
     name: str = "model-{:05}-of-{:05}.safetensors",
 ) -> dict[str, Tensor]:
-    """A model with a file for each layer, and one for what is before and after; its tensors."""
+    """Write a model with a file per layer, one before and one after, and return its tensors."""
     tensors = random_tensors(llama_shapes(config), 0, dtype)
     layers = config["num_hidden_layers"]
     files: list[dict[str, Tensor]] = [{} for _ in range(layers + 2)]
@@ -46,7 +46,7 @@ def write_in_files(
 def write_adapter(
     folder: Path, tensors: Mapping[str, Tensor], layers: Sequence[int], **more: Any
 ) -> Path:
-    """A LoRA adapter on q_proj and down_proj of some layers, as peft saves it."""
+    """Write a LoRA adapter on q_proj and down_proj of some layers, as peft saves it."""
     modules = [
         name.removesuffix(".weight")
         for name in tensors

@@ -1,4 +1,4 @@
-"""A Hub that takes no more files into a repo, once that promises one more shard than before."""
+"""A Hub that answers no uploads into a repo once that promises one more shard than before."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from resumerge.mirror.names import snapshot_names
 
 
 class NoMoreUploads(Fault):
-    """Answer no more uploads, once a snapshot names a new shard; `reached`: one was not answered.
+    """A fault that leaves uploads unanswered once a snapshot names a new shard.
 
-    Whoever mirrors to the repo is then in the middle of it, however long a test looks away. That a
-    shard has come is not enough: a heartbeat may have committed it before the snapshot.
+    A run that mirrors to the repo then stays in the middle of it, however long a test takes. A new
+    shard in the repo is not enough: a heartbeat may have committed it before the snapshot.
 
     Args:
-        hub: that this goes wrong with from now on.
-        repo: the mirror.
+        hub: the Hub, which has this fault from now on.
+        repo: the repo of the mirror.
+
+    Attributes:
+        reached: whether an upload was left unanswered.
     """
 
     def __init__(self, hub: Hub, repo: str) -> None:
@@ -27,14 +30,14 @@ class NoMoreUploads(Fault):
         hub.faults.append(self)
 
     def applies(self, method: str, path: str, file: str, kind: str) -> bool:
-        """Whether a request is an upload that comes too late."""
+        """Return whether a request is an upload that comes too late."""
         if not super().applies(method, path, file, kind) or self._shards() <= self._before:
             return False
         self.reached = True
         return True
 
     def end(self) -> None:
-        """Answer as before."""
+        """Have the Hub answer as before."""
         self._hub.faults.remove(self)
 
     def _shards(self) -> int:

@@ -1,4 +1,4 @@
-"""Snapshots in a mirror, found and opened without what a resume does with them."""
+"""Snapshots in a mirror, found and opened without the steps of a resume."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A storage that knows the order of what was done to files, by their names."""
+"""A storage that records the order of operations on files, by their names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from resumerge.storage import Storage
 
 
 class Ordered(Storage):
-    """`done` has every sync, rename and removal: ``sync a``, ``rename to b``, ``remove c``."""
+    """A storage whose `done` lists operations: ``sync a``, ``rename to b``, ``remove c``."""
 
     def __init__(self) -> None:
         self.done: list[str] = []
@@ -29,5 +29,5 @@ class Ordered(Storage):
         self.done.append(f"remove {path.name}")
 
     def of(self, name: str) -> list[str]:
-        """What was done to files with this in their names."""
+        """Return the operations on files with this in their names."""
         return [done for done in self.done if name in done]

@@ -48,7 +48,7 @@ def write_original(pipeline: Any, path: Path) -> None:
     """Save an SDXL pipeline's UNet, VAE and first text encoder in one file.
 
     Args:
-        pipeline: of diffusers, whose UNet has two blocks of one layer.
+        pipeline: a pipeline of diffusers whose UNet has two blocks of one layer.
     """
     tensors: dict[str, Tensor] = {}
     for name, tensor in pipeline.unet.state_dict().items():

@@ -1,4 +1,4 @@
-"""Adapters of small models as peft saves them, with numbers drawn, and what they change."""
+"""Adapters of small models as peft saves them, with random numbers, and their changes."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def write_lora(model: Any, folder: Path, seed: int, **options: Any) -> dict[str,
 
     Args:
         model: the model; it is not changed.
-        folder: where the adapter goes.
-        seed: of its numbers.
+        folder: the adapter's folder.
+        seed: the seed of its numbers.
         options: those of `peft.LoraConfig`.
     """
     drawn = torch.Generator().manual_seed(seed)
@@ -49,14 +49,14 @@ def write_lora(model: Any, folder: Path, seed: int, **options: Any) -> dict[str,
 
 
 def changes_of(model: Any, adapter: Path) -> dict[str, Tensor]:
-    """How each parameter of a model changes with an adapter: float64, as peft merges it."""
+    """Return the change of each parameter by an adapter, in float64, as peft merges it."""
     before = {name: tensor.double().clone() for name, tensor in model.state_dict().items()}
     merged = loaded(model, adapter).merge_and_unload().state_dict()
     return {name: merged[name].double() - tensor for name, tensor in before.items()}
 
 
 def loaded(model: Any, adapter: Path) -> Any:
-    """A copy of a model in float64 with an adapter, loaded by peft; missing keys are errors."""
+    """Load an adapter by peft into a float64 copy of a model; missing keys are errors."""
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message=".*missing adapter keys.*")
         return peft.PeftModel.from_pretrained(
@@ -67,7 +67,7 @@ def loaded(model: Any, adapter: Path) -> Any:
 def with_changes(
     model: Any, changes: Sequence[Mapping[str, Tensor]], factors: Sequence[float]
 ) -> Any:
-    """A copy of a model in float64 with a weighted sum of changes, added densely."""
+    """Return a float64 copy of a model to which a weighted sum of changes is added densely."""
     other = copy.deepcopy(model).double()
     with torch.no_grad():
         tied: set[int] = set()
@@ -80,7 +80,7 @@ def with_changes(
 
 
 def logits(model: Any, inputs: Mapping[str, Tensor]) -> Tensor:
-    """What a model makes of inputs, in float64."""
+    """Return the logits of a model for inputs, in float64."""
     wide = {k: v.double() if v.is_floating_point() else v for k, v in inputs.items()}
     with torch.no_grad():
         found: Tensor = model.eval()(**wide).logits

@@ -1,11 +1,11 @@
-"""`resumerge` on a system that has nothing beyond POSIX: ``posix_only.py ARGUMENTS``.
+"""`resumerge` on a simulated system with nothing beyond POSIX: ``posix_only.py ARGUMENTS``.
 
-The package is told so at its seam, by RESUMERGE_POSIX_ONLY. What only Linux has is taken away, too:
-names in Python's modules, functions of the C library, /proc and /sys. So a use of it that does not
-ask at the seam fails, and is noted in the file that NOTED names. psutil stands for what it is on
-each system, and may read /proc.
+The variable RESUMERGE_POSIX_ONLY makes the package's seam offer nothing beyond POSIX. Also removed
+are names in Python's modules, functions of the C library, /proc and /sys, so a use of one that does
+not go through the seam fails. The package's uses of /proc, /sys, C functions and FICLONE are
+recorded in the file that NOTED names. psutil exists on other systems, too, and may read /proc.
 
-Where the file that MEMORY names has a number, that is what psutil says is available, in bytes.
+If the file that MEMORY names contains a number, psutil reports so many bytes as available.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 
 NOTED, MEMORY = "POSIX_ONLY_NOTED", "POSIX_ONLY_MEMORY"
 PROGRAM = [sys.executable, "-P", __file__]
-"""The command that stands for `resumerge`."""
+"""The command in the place of `resumerge`."""
 
 MISSING = {
     os: (
@@ -51,7 +51,7 @@ _STANDARD = str(Path(os.__file__).parent)
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """The environment of a process whose uses of Linux are noted in a folder."""
+    """Return the environment of a process whose uses of Linux are recorded in a folder."""
     return {
         "RESUMERGE_POSIX_ONLY": "1",
         NOTED: str(folder / "noted.txt"),
@@ -60,7 +60,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def noted(folder: Path) -> list[str]:
-    """The uses of Linux that were noted in a folder."""
+    """Return the uses of Linux that were recorded in a folder."""
     path = folder / "noted.txt"
     return path.read_text().splitlines() if path.exists() else []
 
@@ -88,7 +88,7 @@ def _audit(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def _note(what: str) -> None:
-    """Note a use if the package itself asked for it; libraries find nothing, as elsewhere."""
+    """Record a use if the package itself is the caller; libraries find nothing, as elsewhere."""
     if _asker() == "resumerge":
         fd = os.open(os.environ[NOTED], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         os.write(fd, f"{what}\n".encode())
@@ -96,7 +96,7 @@ def _note(what: str) -> None:
 
 
 def _asker() -> str:
-    """The package whose code asks: the nearest one that is not Python's own."""
+    """Return the package whose code is the caller: the nearest one that is not Python's own."""
     for name in _callers():
         if name.startswith(PACKAGE):
             return "resumerge"

@@ -1,4 +1,4 @@
-"""`resumerge` as run by somebody for whom permissions count, which they do not for root."""
+"""`resumerge` without root's privileges, so that the permissions of files count."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class _Head(ctypes.Structure):
 
 
 def drop_privileges() -> None:
-    """Make this process one for which the permissions of files count."""
+    """Drop this process's capabilities, so that the permissions of files count for it."""
     version_3 = 0x20080522
     nothing = (ctypes.c_uint32 * 6)()
     libc = ctypes.CDLL(None, use_errno=True)
@@ -26,7 +26,7 @@ def drop_privileges() -> None:
 
 
 def unprivileged(words: Sequence[str | bytes], folder: Path) -> tuple[int, str]:
-    """The exit code of a command in a folder, and what it said."""
+    """Run a command in a folder without privileges; return its exit code and its output."""
     with tempfile.TemporaryFile() as said:
         child = os.fork()
         if child == 0:

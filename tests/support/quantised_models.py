@@ -1,4 +1,4 @@
-"""Quantised weights as the libraries of their schemes write them, and what these make of them."""
+"""Quantised weights as the libraries of their schemes write them, and as these read them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _weight(rows: int, columns: int, seed: int) -> Tensor:
 def _compressed(
     weights: Mapping[str, Any], rows: int, columns: int, seed: int, dtype: torch.dtype
 ) -> Made:
-    """A weight that compressed-tensors quantises, and decompresses."""
+    """Quantise a weight with compressed-tensors, and decompress it."""
     from compressed_tensors.compressors import BaseCompressor
     from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
     from compressed_tensors.quantization.utils import (
@@ -64,7 +64,7 @@ def _compressed(
 
 
 def _fp8_block(rows: int, columns: int, seed: int) -> Made:
-    """As DeepSeek-V3 is published; transformers' kernel-free dequantisation is the oracle."""
+    """Quantise a weight as DeepSeek-V3 is published, and multiply its codes by their scales."""
     weight, size = _weight(rows, columns, seed), 128
     padded = torch.nn.functional.pad(weight, (0, -columns % size, 0, -rows % size))
     blocks = padded.reshape(padded.shape[0] // size, size, -1, size)
@@ -100,7 +100,7 @@ def _bitsandbytes_8(rows: int, columns: int, seed: int) -> Made:
 
 
 def _packed(numbers: Tensor, bits: int, order: tuple[int, ...]) -> Tensor:
-    """Whole numbers of the last dimension in words of 32 bits; `order`: which is at each place."""
+    """Pack whole numbers of the last dimension into 32-bit words; `order`: that of each place."""
     words = numbers.reshape(*numbers.shape[:-1], -1, 32 // bits)
     total = sum(words[..., number] << (bits * place) for place, number in enumerate(order))
     assert isinstance(total, Tensor)
@@ -108,7 +108,7 @@ def _packed(numbers: Tensor, bits: int, order: tuple[int, ...]) -> Tensor:
 
 
 def _rounded(weight: Tensor, bits: int, group: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Numbers (in, out), zero points and scales (groups, out) of a weight (in, out)."""
+    """Return the numbers (in, out), zero points and scales (groups, out) of a weight (in, out)."""
     scales, zeros = [], []
     for number in range(int(group.max()) + 1):
         part = weight[group == number]
@@ -121,7 +121,7 @@ def _rounded(weight: Tensor, bits: int, group: Tensor) -> tuple[Tensor, Tensor, 
 
 
 def _gptq(bits: int, order: str, form: str, rows: int, columns: int, seed: int) -> Made:
-    """As GPTQ's packers write it: packed along inputs; zero points less one in the first format."""
+    """Quantise as GPTQ's packers do: packed along inputs; in ``gptq`` with zero points less one."""
     size = 32
     group = torch.arange(columns) // size
     if order == "act":
@@ -141,7 +141,7 @@ def _gptq(bits: int, order: str, form: str, rows: int, columns: int, seed: int) 
 
 
 def _awq(rows: int, columns: int, seed: int) -> Made:
-    """As AutoAWQ's GEMM format has it: packed along outputs, even places first."""
+    """Quantise as AutoAWQ does for its GEMM format: packed along outputs, even places first."""
     group = torch.arange(columns) // 32
     numbers, zeros, scales = _rounded(_weight(rows, columns, seed).T.contiguous(), 4, group)
     order = (0, 2, 4, 6, 1, 3, 5, 7)
@@ -195,11 +195,11 @@ SCHEMES: dict[str, Callable[[int, int, int], Made]] = {
     "gptq v2, 8 bits": lambda *a: _gptq(8, "in order", "gptq_v2", *a),
     "awq": _awq,
 }
-"""Each returns a quantised weight of (rows, columns) made with a seed."""
+"""Functions that return a quantised weight of (rows, columns) made with a seed."""
 
 
 def gpt_oss_experts(experts: int, inputs: int, outputs: int, seed: int) -> Made:
-    """Experts in MXFP4 as gpt-oss stores them, and what transformers makes of them."""
+    """Return experts in MXFP4 as gpt-oss stores them, and as transformers dequantises them."""
     from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
     generator = torch.Generator().manual_seed(seed)

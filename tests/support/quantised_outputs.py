@@ -1,4 +1,4 @@
-"""Models that are merged into quantised outputs, and what libraries make of these."""
+"""Models that are merged into quantised outputs, and these as libraries load them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SCHEMES = ("fp8_block", "fp8_channel", "int4", "mxfp4", "nvfp4")
 
 
 def write(folder: Path, seed: int, changed: dict[str, torch.Tensor] | None = None) -> Path:
-    """A model in bfloat16; `changed`: tensors that are others."""
+    """Write a model in bfloat16; `changed` replaces some tensors."""
     folder.mkdir()
     tensors = random_tensors(llama_shapes(CONFIG), seed, "bfloat16") | (changed or {})
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
@@ -33,7 +33,7 @@ def write(folder: Path, seed: int, changed: dict[str, torch.Tensor] | None = Non
 
 
 def write_adapter(folder: Path) -> Path:
-    """An adapter of one weight: ``model.layers.1.mlp.up_proj``."""
+    """Write an adapter of one weight: ``model.layers.1.mlp.up_proj``."""
     folder.mkdir()
     draw = torch.Generator().manual_seed(5)
     at = "base_model.model.model.layers.1.mlp.up_proj.lora_{}.weight".format
@@ -67,7 +67,7 @@ def as_bytes(tensors: dict[str, torch.Tensor]) -> dict[str, tuple[Any, ...]]:
 
 
 def loaded(folder: Path) -> dict[str, torch.Tensor]:
-    """The weights as transformers loads and dequantises them; strictly."""
+    """Return the weights as transformers loads and dequantises them; no key may be wrong."""
     from transformers import AutoModelForCausalLM, CompressedTensorsConfig, FineGrainedFP8Config
 
     config = json.loads((folder / "config.json").read_text())["quantization_config"]

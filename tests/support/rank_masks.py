@@ -10,11 +10,11 @@ from resumerge.kernels.masks.random import philox_key
 def dense_mask(
     values: np.ndarray, density: float, reach: float, key: str, run: BlockRun
 ) -> np.ndarray:
-    """Each element is kept where its draw is below the probability of its rank in its row.
+    """Keep each element whose draw is below the probability of its rank in its row.
 
     Args:
         values: shape (n, row, stride), with its rows along the middle dimension.
-        run: of one block.
+        run: the run of one block.
     """
     row = values.shape[1]
     spread = abs(reach) if row > 1 else 0.0
@@ -32,7 +32,7 @@ def dense_mask(
 
 
 def rounded(magnitudes: np.ndarray) -> np.ndarray:
-    """Down to 11 bits after the leading one; to 0 below a 2^32nd of the row's largest."""
+    """Round down to 11 bits after the leading one, and to 0 below a 2^32nd of the row's largest."""
     mantissa, exponent = np.frexp(magnitudes)
     cut = np.ldexp(np.floor(mantissa * 4096.0) / 4096.0, exponent)
     largest = cut.max(axis=1, keepdims=True)

@@ -13,8 +13,12 @@ from resumerge.tensors.evaluation import Evaluation, Files, HeldValues
 
 
 def evaluation(files: Files, limit: int = 0, buffers: Buffers | None = None) -> Evaluation:
-    """Args:
-    limit: bytes that are held from block to block.
+    """Return an evaluation in which no tensor may be computed by a method.
+
+    Args:
+        files: the files of the tensors.
+        limit: the bytes that are held from block to block.
+        buffers: the buffers; None for new ones.
     """
 
     def no_method(tensor: Any) -> Any:
@@ -24,7 +28,7 @@ def evaluation(files: Files, limit: int = 0, buffers: Buffers | None = None) -> 
 
 
 def read(with_: Evaluation, tensor: Tensor, start: int = 0, stop: int | None = None) -> bytes:
-    """The bytes of elements ``start:stop``; bytes beside them are not touched."""
+    """Return the bytes of elements ``start:stop``, and check that no others are written."""
     stop = tensor.numel if stop is None else stop
     size = nbytes(tensor.dtype, stop) - nbytes(tensor.dtype, start)
     buffer = np.full(size + 32, 0xAA, np.uint8)

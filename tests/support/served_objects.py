@@ -1,7 +1,7 @@
-"""A server in this process whose objects are read as S3, Google and Azure have them read.
+"""A server in this process from which objects are read by the protocols of S3, Google and Azure.
 
-It keeps each request with its headers, observes conditions, lists in pages of two objects, and does
-nothing else.
+It records each request with its headers, observes conditions, and lists pages of two objects. It
+does nothing else.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FAILED = {403: "AccessDenied", 404: "NoSuchKey", 412: "PreconditionFailed"}
 
 
 class Request(NamedTuple):
-    """What was asked for: a method, a path without the account, a query, and headers."""
+    """A request: its method, its path without the account, its query and its headers."""
 
     method: str
     path: str
@@ -37,7 +37,7 @@ class Request(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What is answered."""
+    """An answer: its status, its body and its headers."""
 
     status: int = 200
     body: bytes = b""
@@ -51,9 +51,9 @@ class Stored:
     Args:
         data: its bytes.
         etag: its ETag without quotes; in Google's cloud its generation.
-        headers: what is said of it besides.
+        headers: the further headers of an answer with it.
         hashes: whether Google and Azure state an MD5.
-        parts: the lengths of the parts, of S3.
+        parts: the lengths of the parts, for S3.
     """
 
     data: bytes
@@ -72,10 +72,10 @@ class Objects:
     """The objects of one container, which is named `box`.
 
     Attributes:
-        stored: them by their keys.
-        requests: what was asked for.
-        choose: returns what is answered in place of the right thing; None for that.
-        ignored: the headers of requests, in lower case, that the server does not know.
+        stored: the objects by their keys.
+        requests: the requests so far.
+        choose: a function that returns the answer to a request; None for the right one.
+        ignored: the headers of requests, in lower case, that the server ignores.
     """
 
     address: str
@@ -92,7 +92,7 @@ class Objects:
         self.choose = lambda request: None
 
     def put(self, key: str, data: bytes, **facts: object) -> Stored:
-        """Store an object: the next version, whatever its bytes."""
+        """Store an object as the next version, whatever its bytes are."""
         self.count += 1
         etag = hashlib.md5(data).hexdigest() if key.endswith(".md5") else str(1000 + self.count)
         self.stored[key] = Stored(data, **{"etag": etag, **facts})  # type: ignore[arg-type]
@@ -103,11 +103,11 @@ class Objects:
             self.put(f"{prefix}/{name}", data)
 
     def asked(self, key: str, method: str = "GET") -> list[Request]:
-        """The requests of an object."""
+        """Return the requests for an object."""
         return [r for r in self.requests if r.path.endswith(f"/{key}") and r.method == method]
 
     def env(self) -> dict[str, str]:
-        """The variables that lead the libraries of all clouds there."""
+        """Return the variables that direct the libraries of all clouds to this server."""
         return {
             "AWS_ENDPOINT_URL": self.address,
             "AWS_ACCESS_KEY_ID": "id",
@@ -144,7 +144,7 @@ class Objects:
         return _of_range(found, headers.get("x-ms-range") or headers.get("range"), said)
 
     def _page(self, prefix: str, token: str) -> tuple[list[tuple[str, Stored]], str]:
-        """The objects of a page, and the token of the next one; empty if there is none."""
+        """Return the objects of a page, and the token of the next one; empty if there is none."""
         found = [(k, each) for k, each in sorted(self.stored.items()) if k.startswith(prefix)]
         start = int(token or "0")
         rest = str(start + PAGE) if start + PAGE < len(found) else ""
@@ -198,7 +198,7 @@ class Objects:
 
 
 def failure(status: int, code: str = "") -> Answer:
-    """An answer that says no, as S3 and Azure say it."""
+    """Return an answer that reports a failure as S3 and Azure do."""
     code = code or FAILED.get(status, "")
     body = f"<Error><Code>{code}</Code><Message>no</Message></Error>".encode() if code else b""
     return Answer(status, body, {"Content-Type": "application/xml", "x-ms-error-code": code})
@@ -256,7 +256,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def serving() -> Iterator[Objects]:
-    """Serve objects, of which there are none yet."""
+    """Serve objects, and yield them; there are none at first."""
     server = _Server(("127.0.0.1", 0), _Handler)
     server.daemon_threads = True
     server.objects = Objects(f"http://127.0.0.1:{server.server_port}")
@@ -272,7 +272,7 @@ def serving() -> Iterator[Objects]:
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[Objects]:
-    """Objects that this process serves, and that its environment leads to, in each cloud."""
+    """Serve objects, to which this process's environment directs the library of each cloud."""
     from resumerge.buckets import google
 
     with serving() as found, pytest.MonkeyPatch.context() as patch:

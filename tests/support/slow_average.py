@@ -1,8 +1,8 @@
-"""Merge methods of a user's: the mean, slow enough to be interrupted anywhere.
+"""A user's merge methods: the mean, slow enough to be interrupted anywhere.
 
 `slow_average` computes with torch, as many methods of users do; `slow_mean` with kernels, whose
-processes start in a tenth of the time. Where there is a file that SLOW_HOLD names, a process waits
-after as many blocks as it says, until the file is gone or a signal has asked the process to stop.
+processes start in a tenth of the time. While the file that SLOW_HOLD names exists, a process waits
+after as many blocks as the file's number, or until a signal has requested it to stop.
 """
 
 import os
@@ -18,7 +18,7 @@ RECIPE = "merge_method: slow_average\nmodels: [{model: base}, {model: math}, {mo
 MEAN = RECIPE.replace("slow_average", "slow_mean")
 VARIABLES = {"RESUMERGE_METHODS": __file__}
 SECONDS = float(os.environ.get("SLOW_SECONDS", "0.02"))
-"""Of each block."""
+"""The seconds of each block."""
 
 begun = []
 """A `None` for each block of this process."""
@@ -50,7 +50,7 @@ class SlowMean(KernelMethod):
 
 
 def be_slow(blocks):
-    """Take the time of some blocks, and wait where a test has the process wait."""
+    """Sleep for the time of some blocks, and wait while a test holds the process."""
     begun.extend([None] * blocks)
     time.sleep(SECONDS * blocks)
     with suppress(OSError, ValueError):
@@ -60,6 +60,6 @@ def be_slow(blocks):
 
 
 def is_asked_to_stop():
-    """Return whether a signal has asked this process to stop."""
+    """Return whether a signal has requested this process to stop."""
     handler = signal.getsignal(signal.SIGTERM)  # a method of the request to stop
     return getattr(getattr(handler, "__self__", None), "requested", False)

@@ -1,4 +1,4 @@
-"""Merges of small models in many batches, as those of large ones are."""
+"""Merges of small models in many batches, as merges of large models have."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 
 def use_small_batches(patch: pytest.MonkeyPatch, nbytes: int) -> None:
-    """Plan blocks of 512 elements, and have an uncommitted limit of so many bytes."""
+    """Plan blocks of 512 elements, and set the uncommitted limit to so many bytes."""
     for module in ("resumerge.tensors.target", "resumerge.engine.execute.uncommitted_shares"):
         patch.setattr(f"{module}.BLOCK_ELEMENTS", 512)
     for name in ("LARGEST_UNCOMMITTED_LIMIT", "SMALLEST_UNCOMMITTED_LIMIT"):

@@ -1,4 +1,4 @@
-"""Filesystems of a few megabytes, in memory, and filling them up."""
+"""Filesystems of a few megabytes in memory, and functions that fill them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import pytest
 
 @contextmanager
 def mounted(folder: Path, nbytes: int) -> Iterator[Path]:
-    """A filesystem of that size in a folder; skips the test where nothing may be mounted."""
+    """Mount a filesystem of that size in a folder; skip the test if nothing may be mounted."""
     with _mounted(folder, ["-t", "tmpfs", "-o", f"size={nbytes}", "tmpfs"]):
         yield folder
 
 
 @contextmanager
 def also_at(folder: Path, place: Path) -> Iterator[Path]:
-    """A folder that is mounted at another place, too; skips the test where that cannot be done."""
+    """Mount a folder at another place, too; skip the test if that cannot be done."""
     with _mounted(place, ["--bind", str(folder)]):
         yield place
 
@@ -38,12 +38,12 @@ def _mounted(folder: Path, what: list[str]) -> Iterator[None]:
 
 
 def resize(folder: Path, nbytes: int) -> None:
-    """Give a filesystem that is mounted in a folder another size."""
+    """Change the size of the filesystem that is mounted in a folder."""
     subprocess.run(["mount", "-o", f"remount,size={nbytes}", str(folder)], check=True)
 
 
 def fill(path: Path) -> None:
-    """Take the last byte of a disk."""
+    """Fill a disk to its last byte."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT)
     for size in (1 << 20, 4096, 1):
         try:

@@ -14,11 +14,11 @@ from tiny_models import LLAMA, finetuned, llama_shapes, random_tensors, write_mo
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 WORDS = [f"w{number}" for number in range(40)]
-"""Of the vocabulary of all models; each has eight words of its own beside them."""
+"""The words of all models; each has eight words of its own, and `half` those of `base`."""
 
 
 def write_models(folder: Path) -> Path:
-    """`base`, `math`, `code`: fine-tunes with tokenizers of their own; `half` in bfloat16."""
+    """Write `base`, its fine-tunes `math` and `code`, and `half` in bfloat16, with tokenizers."""
     base = random_tensors(llama_shapes(LLAMA), seed=0)
     family = {"base": base, "math": finetuned(base, 1), "code": finetuned(base, 2)}
     family["half"] = {name: tensor.bfloat16() for name, tensor in finetuned(base, 3).items()}
@@ -37,7 +37,7 @@ def write_models(folder: Path) -> Path:
 
 
 def write_adapter(folder: Path) -> Path:
-    """A LoRA adapter of any of the models, of two modules."""
+    """Write a LoRA adapter of two modules, for any of the models."""
     draw = torch.Generator().manual_seed(7)
     shapes, rank, tensors = llama_shapes(LLAMA), 2, {}
     for module in ("model.layers.1.mlp.up_proj", "model.layers.3.self_attn.q_proj"):
@@ -58,9 +58,9 @@ def documents(text: str) -> list[dict[str, Any]]:
 
 
 def merge_stages(models: Path, text: str, folder: Path, **options: Any) -> Path:
-    """Merge each document by a run of its own, in their order; the folder of the last one.
+    """Merge each document by a run of its own, in their order, and return the last one's output.
 
-    Models that are stages are named by the folders that they were written to.
+    The folders of their outputs replace the names of stages.
     """
     folder.mkdir(parents=True)
     written: dict[str, Path] = {}
@@ -246,4 +246,4 @@ RECIPES: dict[str, str] = {
         _FIRST,
     ),
 }
-"""By what they are about. All models have the same layers."""
+"""The recipes by what they test. All models have the same layers."""

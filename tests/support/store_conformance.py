@@ -1,7 +1,7 @@
-"""The contract of `Store` as checks, which every kind of store has to pass.
+"""The contract of `Store` as checks that every kind of store has to pass.
 
-`CHECKS` has a function for each promise. It gets a `Place`, and raises an `AssertionError` that
-says what was broken::
+`CHECKS` has a function for each promise, which is called with a `Place`. It raises an
+`AssertionError` if the promise is broken::
 
     @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
     def test_my_store(check: Check, tmp_path: Path) -> None:
@@ -30,7 +30,7 @@ SHARD = "model-00001-of-00002.safetensors"
 
 @dataclass
 class Place:
-    """Where one check works.
+    """The place where one check works.
 
     Args:
         new_store: opens a store on a place that is empty at first; each call is like another
@@ -54,7 +54,7 @@ class Place:
         return path
 
     def files(self) -> set[str]:
-        """Names of the files in the store that it did not make itself."""
+        """Return the names of the files in the store that it did not make itself."""
         return self.store.list().keys() - self.store.own_files
 
 
@@ -62,15 +62,15 @@ Check = Callable[[Place], None]
 
 
 class Stopped(Exception):
-    """Raised by a callback to stop a transfer."""
+    """The error that a callback raises to stop a transfer."""
 
 
 def ignore(nbytes: int) -> None:
-    """A callback for transfers whose progress does not matter."""
+    """Do nothing: the progress of the transfer does not matter."""
 
 
 def stop(nbytes: int) -> None:
-    """A callback that stops a transfer at its first bytes."""
+    """Stop a transfer at its first bytes."""
     if nbytes:
         raise Stopped
 
@@ -81,7 +81,7 @@ def sha256(data: bytes) -> str:
 
 @contextmanager
 def raises(kind: type[Exception]) -> Iterator[None]:
-    """What is done in this context has to raise an exception."""
+    """Check that the code in this context raises an exception."""
     try:
         yield
     except kind:
@@ -90,7 +90,7 @@ def raises(kind: type[Exception]) -> Iterator[None]:
 
 
 def upload(store: Store, path: Path) -> str:
-    """Upload a file. A store may find only by comparing that it continued a different file."""
+    """Upload a file, again after an error: a store may notice late that it continued another."""
     try:
         return store.upload(SHARD, path, ignore)
     except OSError:
@@ -98,7 +98,7 @@ def upload(store: Store, path: Path) -> str:
 
 
 def at_once(count: int, do: Callable[[int], None]) -> None:
-    """Do something with the numbers from 0 on in as many threads, which start together."""
+    """Call a function with the numbers from 0 in as many threads, which start together."""
     start, errors = threading.Barrier(count), []
 
     def work(number: int) -> None:
@@ -224,7 +224,7 @@ def put_if_unchanged_replaces_what_it_knows(place: Place) -> None:
 
 
 def of_concurrent_writers_one_wins(place: Place) -> None:
-    """On a weak store several get True; the file says whose it is after the settle time."""
+    """Check the winner after the settle time: on a weak store several writers may get True."""
     for turn in range(3):
         name, stores = f".resumerge/lease-{turn}", [place.new_store() for _ in range(4)]
         won: list[int] = []
@@ -295,7 +295,7 @@ def a_download_arrives_whole_also_after_a_stop(place: Place) -> None:
 
 
 def what_is_longer_here_is_downloaded_anew(place: Place) -> None:
-    """It is the beginning of no file in the place."""
+    """Check that a local file which is longer than the store's is not continued."""
     back = place.folder / "back"
     place.store.upload(SHARD, place.local, ignore)
     place.store.put({})

@@ -1,4 +1,4 @@
-"""Local models that are read by ranges, as if they were on a server: their files are asked for."""
+"""Local models that are read by ranges, as if their files were on a server."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CHUNK = 1000
 
 @dataclass(frozen=True)
 class ServedFile:
-    """What the range reader asks of a `RemoteFile`, answered from a file on this disk."""
+    """A file on this disk, with the interface of a `RemoteFile` that the range reader uses."""
 
     path: Path
     sent: Counter[str] = field(compare=False)
@@ -58,7 +58,7 @@ class ServedFile:
 
 
 def serve_local_models(patch: pytest.MonkeyPatch) -> Counter[str]:
-    """Have ``--stream`` read local models, too; bytes that were sent, by path."""
+    """Have ``--stream`` read local models, too, and return the count of bytes sent, by path."""
     sent: Counter[str] = Counter()
     for module in ("sources.reader", "engine.opening.streamed_sources"):
         patch.setattr(

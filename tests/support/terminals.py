@@ -12,7 +12,7 @@ from pathlib import Path
 def in_a_terminal(
     command: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None
 ) -> tuple[int, int]:
-    """Start a command in a folder; its pid, and the other end of its terminal."""
+    """Start a command in a folder; return its pid and the other end of its terminal."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.chdir(folder)
@@ -21,7 +21,7 @@ def in_a_terminal(
 
 
 def ended(pid: int, terminal: int) -> tuple[int, str]:
-    """Wait for the end of a command; its exit code, and what it printed. The terminal is closed."""
+    """Wait for the end of a command, close its terminal, and return its exit code and output."""
     said = b""
     with suppress(OSError):  # that is the end of what a terminal has to say
         while piece := os.read(terminal, 65536):

@@ -1,9 +1,9 @@
-"""Which tests are about a source file: `make tests-of FILE=resumerge/engine/cluster/retries.py`.
+"""The tests of a source file: `make tests-of FILE=resumerge/engine/cluster/retries.py`.
 
-Printed are, one a line, the test files that import the file, or a public name of it from the folder
-that offers it, themselves or through the helpers beside them and in `tests/support`. Where there is
-none, it is the folder of tests with the file's path: commands and what only processes see are
-tested from outside. What is imported inside a function counts; what `conftest.py` imports does not.
+It prints, one a line, the test files that import the file, or a public name of it from the folder
+that exports it, themselves or through the helpers beside them and in `tests/support`. If there is
+none, it prints the folder of tests with the file's path: commands and what only processes see are
+tested from outside. Imports inside functions count; those of `conftest.py` do not.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def public_names(path: Path) -> set[str]:
 
 
 def spellings(source: Path) -> set[tuple[str, str]]:
-    """Return every way to import a source file, or a name of it; as `imports`."""
+    """Return every way to import a source file or a name of it, in the form of `imports`."""
     module = ".".join(source.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
     names = public_names(source)
     found = {(module, ""), (module.rpartition(".")[0], module.rpartition(".")[2])}
@@ -66,7 +66,7 @@ def spellings(source: Path) -> set[tuple[str, str]]:
 
 
 def tests_of(source: Path) -> Iterator[Path]:
-    """Yield the files of tests about a source file, or the folder of its room's tests."""
+    """Yield the test files of a source file, or the folder of its room's tests."""
     wanted, files = spellings(source), sorted(TESTS.rglob("*.py"))
     helpers = {path.stem: path for path in files if not path.name.startswith(("test_", "conftest"))}
     direct = {path for path in files if imports(path) & wanted}

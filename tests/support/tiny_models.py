@@ -36,7 +36,7 @@ TWO_LAYERS: dict[str, Any] = {**LLAMA, "num_hidden_layers": 2, "vocab_size": 160
 
 
 def llama_shapes(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Name and shape of every tensor; no lm_head where the embeddings are tied."""
+    """Return the name and shape of every tensor; with tied embeddings there is no lm_head."""
     hidden, wide, head = config["hidden_size"], config["intermediate_size"], config["head_dim"]
     queries = config["num_attention_heads"] * head
     keys = config["num_key_value_heads"] * head
@@ -65,7 +65,7 @@ def llama_shapes(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
 def random_tensors(
     shapes: Mapping[str, tuple[int, ...]], seed: int, dtype: str = "float32"
 ) -> dict[str, Tensor]:
-    """Normally distributed tensors; the same for the same seed."""
+    """Draw normally distributed tensors, the same ones for the same seed."""
     import torch
 
     generator = torch.Generator().manual_seed(seed)
@@ -77,7 +77,7 @@ def random_tensors(
 
 
 def finetuned(tensors: Mapping[str, Tensor], seed: int) -> dict[str, Tensor]:
-    """The tensors after a change of about a tenth of their size."""
+    """Return the tensors after a change of about a tenth of their size."""
     import torch
 
     generator = torch.Generator().manual_seed(seed)
@@ -90,7 +90,7 @@ def finetuned(tensors: Mapping[str, Tensor], seed: int) -> dict[str, Tensor]:
 def write_model(
     folder: Path, tensors: Mapping[str, Tensor], config: Mapping[str, Any] = LLAMA
 ) -> Path:
-    """A model folder: one safetensors file and config.json."""
+    """Write a model folder: one safetensors file and config.json."""
     from safetensors.torch import save_file
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -100,9 +100,9 @@ def write_model(
 
 
 def write_family(folder: Path, config: Mapping[str, Any] = LLAMA, dtype: str = "float32") -> Path:
-    """`base` and two fine-tunes of it, `math` and `code`, below a folder, which is returned.
+    """Write `base` and two fine-tunes of it, `math` and `code`, into a folder, and return that.
 
-    They are made without torch, so that tests which need none run where there is none.
+    They are made without torch, so that tests which need no torch run without it.
     """
     draw, shapes = np.random.default_rng(0), llama_shapes(config)
     base = {name: 0.05 * draw.standard_normal(shape) for name, shape in shapes.items()}
@@ -117,7 +117,7 @@ def write_family(folder: Path, config: Mapping[str, Any] = LLAMA, dtype: str = "
 
 
 def _rounded(values: np.ndarray, dtype: str) -> np.ndarray:
-    """Numbers in a type of torch's name, as their bits where NumPy lacks it."""
+    """Return numbers in a type of torch's name, or their bits if NumPy lacks the type."""
     bits = np.empty(values.shape, KINDS[CODES[dtype]])
     round_to(Vector(values.astype(np.float32).ravel()), Vector(bits.reshape(-1), CODES[dtype]))
     return bits
@@ -126,7 +126,7 @@ def _rounded(values: np.ndarray, dtype: str) -> np.ndarray:
 def _write(
     folder: Path, arrays: Mapping[str, np.ndarray], dtype: str, config: Mapping[str, Any]
 ) -> None:
-    """A model folder, of arrays that hold the bits of a type."""
+    """Write a model folder from arrays that contain the bits of a type."""
     specs = {
         name: TensorSpec(
             dtype=dtype,

@@ -27,10 +27,12 @@ from transformers import (
 
 
 def write_sdxl(folder: Path, seed: int, **options: Any) -> None:
-    """UNet, VAE and two CLIP text encoders.
+    """Write a pipeline of a UNet, a VAE and two CLIP text encoders.
 
     Args:
-        options: of ``save_pretrained``.
+        folder: the folder of the pipeline.
+        seed: the seed of its weights.
+        options: the options of ``save_pretrained``.
     """
     torch.manual_seed(seed)
     unet = UNet2DConditionModel(
@@ -60,10 +62,12 @@ def write_sdxl(folder: Path, seed: int, **options: Any) -> None:
 
 
 def write_flux(folder: Path, seed: int, **options: Any) -> None:
-    """Transformer, VAE, a CLIP and a T5 text encoder.
+    """Write a pipeline of a transformer, a VAE, a CLIP and a T5 text encoder.
 
     Args:
-        options: of ``save_pretrained``.
+        folder: the folder of the pipeline.
+        seed: the seed of its weights.
+        options: the options of ``save_pretrained``.
     """
     torch.manual_seed(seed)
     transformer = FluxTransformer2DModel(

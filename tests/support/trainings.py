@@ -1,4 +1,4 @@
-"""Checkpoints of a training that never took place: each is the one before it, and noise."""
+"""Checkpoints of a simulated training: each is the one before it plus noise."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tiny_models import TWO_LAYERS, write_family
 
 
 def write_training(folder: Path, count: int) -> Path:
-    """Write ``step-4``, ``step-8``… with config and tokenizer into a folder, and return it."""
+    """Write ``step-4``, ``step-8``… with config.json into a folder, and return it."""
     made = write_family(folder.with_name(f"{folder.name} began"), TWO_LAYERS)
     generator = torch.Generator().manual_seed(3)
     state = tensors_of(made / "base")

@@ -1,4 +1,4 @@
-"""Small models of transformers, and what training made of them: a known change of a low rank."""
+"""Small models of transformers, and fine-tunes of them with a known change of a low rank."""
 
 from __future__ import annotations
 
@@ -107,8 +107,8 @@ def write_pair(
         folder: the folder.
         kind: one of `MODELS`.
         tables: whether embeddings and heads change as well.
-        change: returns how a parameter changes, or None for not; by default a low rank, and vectors
-            in all elements.
+        change: a function that returns the change of a parameter, or None for no change; by
+            default a matrix changes by a low rank, and a vector in all elements.
     """
     torch.manual_seed(0)
     model = MODELS[kind]()
@@ -137,7 +137,7 @@ def _low_rank(parameter: Tensor, drawn: torch.Generator) -> Tensor:
 
 
 def inputs_of(kind: str) -> dict[str, Tensor]:
-    """Something to compute."""
+    """Return inputs for a model of this kind."""
     ids = torch.arange(1, 17)[None]
     if kind in ("resnet", "convnext"):
         return {"pixel_values": torch.randn(1, 3, 32, 32)}
@@ -147,7 +147,7 @@ def inputs_of(kind: str) -> dict[str, Tensor]:
 
 
 def write_packed(folder: Path, cls: Any) -> None:
-    """Write a mixture's files again, with its experts packed as transformers 5 has them."""
+    """Write a mixture's files again, with its experts packed as in transformers 5."""
     model = cls.from_pretrained(folder, dtype=torch.float32)
     for file in folder.glob("*.safetensors*"):
         file.unlink()
@@ -156,7 +156,7 @@ def write_packed(folder: Path, cls: Any) -> None:
 
 
 def distance(one: Mapping[str, Tensor], other: Mapping[str, Tensor], name: str) -> float:
-    """The length of the difference of two tensors of this name."""
+    """Return the length of the difference of two tensors of this name."""
     return float((one[name].double() - other[name].double()).norm())
 
 

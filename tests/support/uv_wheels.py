@@ -1,7 +1,7 @@
-"""Wheels that uv installs without a network: this checkout, and empty ones of what it depends on.
+"""Wheels that uv installs without a network: this checkout, and empty ones of its dependencies.
 
-What the empty ones stand for is found in the environment of the tests. torch has none: a script
-that does not leave it out cannot be installed.
+The modules of the empty ones are in the environment of the tests. torch has no wheel: a script that
+requires it cannot be installed.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ UV = Path(sys.executable).with_name("uv")
 
 
 class Wheels:
-    """A folder of wheels, and uv's settings that know nothing else.
+    """A folder of wheels, and settings with which uv finds no others.
 
     Args:
-        folder: to be made, with uv's cache in it.
+        folder: the folder to be made, with uv's cache in it.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -39,7 +39,7 @@ class Wheels:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables of a process that runs uv."""
+        """The environment variables of a process that runs uv."""
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("UV_", "VIRTUAL_ENV"))}
         return {
             **kept,
@@ -53,7 +53,7 @@ class Wheels:
         }
 
     def _write(self, name: str, number: str, needed: list[str], places: list[Path]) -> None:
-        """Write a wheel that has its metadata, and a .pth file that names places of modules."""
+        """Write a wheel of metadata and a .pth file, which names the folders of the modules."""
         stem = f"{name.replace('-', '_')}-{number}"
         about = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {number}"]
         about += [f"Requires-Dist: {line}" for line in needed]

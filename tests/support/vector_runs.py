@@ -1,4 +1,4 @@
-"""Vectors taken in block runs, as the engine reads them."""
+"""Vectors in block runs, as the engine reads them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from resumerge.native import Vector
 
 
 def runs_of(length: int, size: int, together: int = 1) -> Iterator[tuple[slice, BlockRun]]:
-    """A vector's elements in runs of so many blocks, each with its place in the vector."""
+    """Yield the runs of so many blocks of a vector, each with its place in the vector."""
     step = size * together
     for number, start in enumerate(range(0, length, step)):
         here = min(step, length - start)
@@ -21,13 +21,13 @@ def runs_of(length: int, size: int, together: int = 1) -> Iterator[tuple[slice, 
 
 
 def part_of(whole: Vector, *parts: slice) -> Vector:
-    """Some elements of a vector, and of its base: copies."""
+    """Return copies of some elements of a vector and of its base."""
     base = whole.base and part_of(whole.base, *parts)
     return Vector(np.concatenate([whole.data[part] for part in parts]), whole.dtype, base)
 
 
 def scanned(vectors: Mapping[int, Vector], size: int, together: int = 1) -> Scan[Any]:
-    """A scan over runs of so many blocks, of a sample over the first elements of each block."""
+    """Return a scan over runs of so many blocks; a sample reads each block's first elements."""
     length = len(next(iter(vectors.values())))
 
     def parts(sample: bool) -> Iterable[tuple[list[slice], BlockRun]]:

@@ -1,4 +1,4 @@
-"""Waiting for what a test expects. One bound for all, which only ends what hangs."""
+"""Waiting for what a test expects, with one bound for all that ends only what hangs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from threading import Thread
 from typing import Any, TypeVar
 
 HANGS_SECONDS = 300.0
-"""Longer than anything takes on a busy machine, and less than a test may take."""
+"""A time longer than anything takes on a busy machine, and shorter than a test may take."""
 
 Found = TypeVar("Found")
 
@@ -24,16 +24,16 @@ def wait_until(
     process: subprocess.Popen[Any] | Thread | None = None,
     every: float = 0.02,
 ) -> Found:
-    """Wait until a condition is true; return what it returned.
+    """Wait until a condition is true, and return what it returned.
 
     Args:
-        condition: asked again and again. What it asks for should stay true: a busy machine looks
+        condition: called again and again. It should stay true, because a busy machine may call it
             late.
-        process: what makes it true. Once that has ended, the condition is asked one last time.
-        every: seconds between two looks.
+        process: the process that makes it true. After its end the condition is called once more.
+        every: the seconds between two calls.
 
     Raises:
-        AssertionError: the process has ended before, or nothing happens any more.
+        AssertionError: the process has ended before, or the condition is not true in time.
     """
     began, over = time.monotonic(), False
     while not (found := condition()):
@@ -49,7 +49,7 @@ def wait_until(
 def kill_wholly(pids: Iterable[int]) -> None:
     """Kill processes, children or not, and wait until the last thread of each has ended.
 
-    A process looks ended once its first thread has; another one may still be in the middle of a
+    A process seems to have ended when its first thread has; another may still be in the middle of a
     change to a file.
     """
     with ExitStack() as stack:
@@ -72,7 +72,7 @@ def _has_ended(process: subprocess.Popen[Any] | Thread | None) -> bool:
 
 
 def _last_words(process: subprocess.Popen[Any] | Thread | None) -> str:
-    """How a process ended, and what it said on stdout and stderr, where these are pipes."""
+    """Return a process's exit code, and its stdout and stderr if these are pipes."""
     if not isinstance(process, subprocess.Popen):
         return ""
     said = [f"code {process.returncode}", *filter(None, process.communicate())]
@@ -80,7 +80,7 @@ def _last_words(process: subprocess.Popen[Any] | Thread | None) -> str:
 
 
 def _source(condition: Callable[[], object]) -> str:
-    """The lines that wait, as they are written in the test."""
+    """Return the source of the condition as it is written in the test."""
     try:
         return inspect.getsource(condition)
     except (OSError, TypeError):  # a method of C, a partial

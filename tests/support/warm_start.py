@@ -1,9 +1,9 @@
-"""Processes of the program that begin with its modules imported, which saves each a second.
+"""Processes of the program that begin with its modules imported, which saves a second each.
 
-`WarmPopen` takes the place of `subprocess.Popen`: it asks a process that has imported the program
-to fork. The child is as real as any: pid, signals, memory and files are its own, and it ends as
-Python ends. What it is not is newly started: its imports, and the memory that they take, are not
-those of a user. Tests of these have the marker ``cold_start``, and so do tests that change a module
+`WarmPopen` replaces `subprocess.Popen`: it requests a fork of a process that has imported the
+program. The child is a real process: it has its own pid, signals, memory and files, and it ends as
+Python ends. But it is not newly started: its imports, and the memory that they take, are not those
+of a user. Tests of these have the marker ``cold_start``, and so do tests that change a module
 before another one imports from it.
 """
 
@@ -31,7 +31,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = "resumerge"
 SCRIPT = str(Path(sys.executable).with_name(PROGRAM))
-"""What pip has installed for users."""
+"""The command that pip has installed for users."""
 
 WARM = (
     "numpy.random",
@@ -48,14 +48,14 @@ WARM = (
     "resumerge.engine.evaluation.evaluator",
     "resumerge.engine.recovery.recovery",
 )
-"""What a merge imports on its way, beside the commands, if it is installed."""
+"""The modules that a merge imports besides the commands, if they are installed."""
 
 READ_AT_START = (
     *("PYTHON", "LC_", "LANG", "TZ", "OMP_", "OPENBLAS_", "LD_"),
     *("TERM", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES"),
     *("RESUMERGE_KERNELS", "RESUMERGE_POSIX_ONLY"),
 )
-"""How environment variables begin that are read when Python starts or a module is imported."""
+"""The first parts of names of variables that Python's start or a module's import reads."""
 
 SERVERS = 4
 """The largest number of processes that fork, each with another environment."""
@@ -82,7 +82,7 @@ class ForkServer:
     """A process that has imported the program, and forks. It ends with the process that made it.
 
     Args:
-        environment: with which it starts.
+        environment: the environment with which it starts.
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
@@ -95,11 +95,11 @@ class ForkServer:
             )
 
     def fork(self, files: list[int], **job: Any) -> tuple[int, socket.socket]:
-        """Return the pid of a process, and the socket that tells its wait status when it ends.
+        """Fork a process; return its pid, and a socket that gets its wait status when it ends.
 
         Args:
-            files: descriptors of what becomes its stdin, stdout and stderr.
-            job: what `become` does.
+            files: the descriptors that become its stdin, stdout and stderr.
+            job: the values that `become` and `run` use.
         """
         ended, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
@@ -108,7 +108,7 @@ class ForkServer:
         return int(ended.recv(100)), ended
 
     def retire(self) -> None:
-        """Have the server end once all of its children have."""
+        """Have the server end when all of its children have ended."""
         self._channel.close()
 
     def close(self) -> None:
@@ -119,10 +119,10 @@ class ForkServer:
 
 
 class ForkServers:
-    """The processes that fork, by what they read when they started.
+    """The fork servers, by the variables that they read when they started.
 
-    One is made for what is asked for a second time; the one that was used least recently ends, but
-    not before its children.
+    A server is made when an environment is requested for the second time. If there are too many,
+    the least recently used one ends, but not before its children.
     """
 
     def __init__(self) -> None:
@@ -131,7 +131,7 @@ class ForkServers:
         self._retired: list[ForkServer] = []
 
     def for_environment(self, environment: Mapping[str, str]) -> ForkServer | None:
-        """Return what has started as a process with this environment would; None: it must start."""
+        """Return a server that started as with this environment; None: the process has to start."""
         read = frozenset(_read_at_start(environment).items())
         if _has_another_copy(environment) or read not in self._asked:
             self._asked.add(read)
@@ -146,17 +146,17 @@ class ForkServers:
         return server
 
     def close(self) -> None:
-        """End them all."""
+        """End all servers."""
         for server in (*self._servers.values(), *self._retired):
             server.close()
         self._servers.clear()
 
 
 class WarmPopen(subprocess.Popen):  # type: ignore[type-arg]
-    """A `Popen` that forks the program where that makes no difference, and else starts it."""
+    """A `Popen` that forks the program if that makes no difference, and else starts it."""
 
     is_cold = False
-    """Whether every process is started, as the test of the moment needs it."""
+    """Whether every process is newly started, as the current test requires."""
 
     servers = ForkServers()
     _ended: socket.socket | None = None  # None: a child of this process
@@ -213,7 +213,7 @@ class WarmPopen(subprocess.Popen):  # type: ignore[type-arg]
 
 
 START = subprocess.Popen
-"""What starts processes."""
+"""The original `Popen`, which starts processes."""
 
 
 def _is_the_program(args: Any) -> bool:
@@ -248,7 +248,7 @@ def pytest_unconfigure() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
-    """Start every process of a test with the marker, also those of its fixtures."""
+    """Newly start every process of a test with the marker, also those of its fixtures."""
     WarmPopen.is_cold = item.get_closest_marker("cold_start") is not None
     return (yield)
 
@@ -294,7 +294,7 @@ def serve(channel: socket.socket) -> tuple[dict[str, Any], list[int]]:
 
 
 def _in_bytes(text: str | os.PathLike[str]) -> str:
-    """Return what a process is given, byte for byte: the other may have another encoding."""
+    """Return the bytes of a text as text: the other process may have another encoding."""
     return os.fsencode(text).decode("latin-1")
 
 
@@ -343,14 +343,14 @@ def become(job: dict[str, Any], files: list[int]) -> None:
 
 
 def _own_folder(words: list[str], cwd: str) -> str:
-    """Return what Python puts before everything that it imports from."""
+    """Return the folder that Python puts before all others from which it imports."""
     if words[0] == SCRIPT:
         return str(Path(SCRIPT).parent)
     return "" if words[1] == "-c" else cwd
 
 
 def run(words: list[str]) -> None:
-    """Run the program, or the code, that these words of a command line are."""
+    """Run the program or the code that the words of a command line name."""
     if words[0] != SCRIPT and words[1] == "-c":
         sys.argv = words[1:2] + words[3:]
         module = sys.modules["__main__"] = ModuleType("__main__")

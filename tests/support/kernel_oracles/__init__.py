@@ -1,7 +1,7 @@
-"""The kernels once more, with torch and NumPy: what the compiled ones must equal bit by bit.
+"""The kernels once more, with torch and NumPy: the compiled ones must be equal to them bit by bit.
 
-Each function has the name and the arguments of one in `resumerge.native._kernels`, and takes
-nothing from there but the type of vectors.
+Each function has the name and the arguments of one in `resumerge.native._kernels`, and uses only
+the type of vectors from there.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ ORACLES: dict[str, Callable[..., Any]] = {
     for name in dir(_kernels)
     if hasattr(subject, name) and name[0].islower()
 }
-"""By the names of the kernels."""
+"""The oracles by the names of the kernels."""
 
 SUMS = frozenset(
     {"weighted_sum", "weighted_sum_along", "trimmed_mean", "add_task_vectors", "add_voted_sum"}
     | {"add_mean_change", "add_majority_mean", "gram", "column_gram", "l1_norms"}
     | {"sums_of_squares"}
 )
-"""The kernels that say whether a float32 overflowed."""
+"""The kernels that return whether a float32 overflowed."""
 
 
 @contextmanager
 def computed_by_oracles() -> Iterator[None]:
-    """Have the oracles compute whatever `resumerge.kernels` computes, in the whole process.
+    """Have the oracles compute everything that `resumerge.kernels` computes in this process.
 
-    They say each time that a float32 may have overflowed: what follows from that depends on the
-    numbers alone.
+    They always return that a float32 may have overflowed: the consequences depend on the numbers
+    alone.
     """
     with MonkeyPatch.context() as patch:
         for name, oracle in ORACLES.items():

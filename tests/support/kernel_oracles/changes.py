@@ -1,4 +1,4 @@
-"""Which vectors changed an element, as their magnitudes there say."""
+"""Counts of the vectors that changed an element, by their magnitudes there."""
 
 from __future__ import annotations
 
@@ -37,5 +37,5 @@ def count_conflicts(vectors: list[Vector], out: np.ndarray) -> None:
 
 
 def changed(large: list[Tensor]) -> list[Tensor]:
-    """1 where an element is not 0, else 0 (NaN too)."""
+    """Return 1 where an element is not 0, else 0 (also for NaN)."""
     return [x.sign().nan_to_num(0.0).abs() for x in large]

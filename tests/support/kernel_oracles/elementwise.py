@@ -29,13 +29,13 @@ def weighted_sum_along(
 
 
 def clamp_to_distance(vector: Vector, center: Vector, distance: float, out: Vector) -> None:
-    """The last addition turns -0 into 0: processors differ in which of them they return."""
+    """Clamp, and turn -0 into 0 by an addition: processors differ in which of them they return."""
     x, middle = tensor_of(vector), tensor_of(center)
     write(x.clamp(middle - distance, middle + distance) + 0.0, out)
 
 
 def trimmed_mean(vectors: list[Vector], cut: int, out: Vector) -> None:
-    """By a network of minima and maxima: where one vector has NaN, all have it."""
+    """Sort by a network of minima and maxima: where one vector has NaN, all have it."""
     found = [x + 0.0 for x in tensors_of(vectors)]
     for turn in range(len(found) if cut else 0):
         for i in range(turn % 2, len(found) - 1, 2):
@@ -46,7 +46,7 @@ def trimmed_mean(vectors: list[Vector], cut: int, out: Vector) -> None:
 
 
 def variance(vectors: list[Vector], out: Vector) -> None:
-    """Welford's recurrence, each operation rounded to float32."""
+    """Apply Welford's recurrence, with each operation rounded to float32."""
     first, *others = tensors_of(vectors)
     mean, squares = first, torch.zeros_like(first)
     for count, x in enumerate(others, start=2):

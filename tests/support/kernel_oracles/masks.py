@@ -13,7 +13,7 @@ _INFINITY = 0x7F800000
 _PRECISION = 12
 """Bits of a float32 that a rank leaves out: 11 bits of the fraction stay."""
 _HIGHEST = 65534
-"""Of the numbers that are ranked, the largest; what is not finite comes above it."""
+"""The largest of the numbers that are ranked; what is not finite ranks above it."""
 
 
 def random_mask(
@@ -54,10 +54,10 @@ def rank_mask(
 def draw_in_interval(
     low: float, high: float, key: bytes, number: int, count: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Uniform draws of 24 bits in [0, 1), in full only where they may lie in an interval.
+    """Draw uniform numbers of 24 bits in [0, 1), in full only where they may be in an interval.
 
     Returns:
-        Which draws are below `low`; the indices of the elements whose draw may lie in the interval;
+        Which draws are below `low`; the indices of the elements whose draw may be in the interval;
         the draws of these.
     """
     lowest, highest = int(low * 256.0), int(high * 256.0)
@@ -69,7 +69,7 @@ def draw_in_interval(
 
 
 def _ranks(keys: np.ndarray, row: int, stride: int, descending: bool) -> np.ndarray:
-    """Of each element the mean of the places, from 0, that its key has in its sorted row."""
+    """Return for each element the mean place of its key, from 0, in its sorted row."""
     rows = keys.reshape(-1, row, stride).swapaxes(1, 2).reshape(-1, row)
     finite = np.where(rows < _INFINITY, rows, 0)
     largest = (finite >> _PRECISION).max(axis=1, keepdims=True, initial=0).astype(np.int64)
@@ -84,7 +84,7 @@ def _ranks(keys: np.ndarray, row: int, stride: int, descending: bool) -> np.ndar
 
 
 def _bytes(key: bytes, number: int, count: int) -> np.ndarray:
-    """A random byte for each element, as integers."""
+    """Draw a random byte for each element, as integers."""
     words = _words(key, number, _FIRST_BITS, -(-count // 8))
     return words.astype("<u8").view(np.uint8)[:count].astype(np.int64)
 

@@ -1,4 +1,4 @@
-"""What became of the numbers of a block: counts, and sums in the order of the kernel."""
+"""Measurements of the numbers of a block: counts, and sums in the order of the kernel."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _measure(
 
 
 def _add(lanes: list[np.ndarray], pairs: Any, counts: list[Any], wide: list[np.ndarray]) -> None:
-    """Add a part: in float32 where that loses nothing, else in float64 what is finite."""
+    """Add the sums of a part, in float32 if that loses nothing, else those of finite products."""
     sums = [_lanes(a * b) for a, b in pairs]
     if all(_fits(total, count) for total, count in zip(sums, counts)):
         for own, total in zip(lanes, sums):

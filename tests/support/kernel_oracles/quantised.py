@@ -32,7 +32,7 @@ _E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
 
 
 def _nearest(numbers: np.ndarray, table: np.ndarray) -> np.ndarray:
-    """Places of the nearest number of an ascending table, an even one of two; 0 for NaN."""
+    """Return places of the nearest numbers in an ascending table, of two the even; 0 for NaN."""
     above = np.searchsorted(table, numbers).clip(1, len(table) - 1)
     low, high = numbers - table[above - 1], table[above] - numbers
     lower = (low < high) | ((low == high) & (above % 2 == 1))

@@ -48,7 +48,7 @@ def sums_of_squares(vector: Vector, mask: np.ndarray | None, block: int, out: np
 
 
 def row_sums(values: np.ndarray, row: int) -> np.ndarray:
-    """The sum of each row; the last one may be shorter."""
+    """Return the sum of each row; the last one may be shorter."""
     row = min(row, max(1, len(values)))
     chunk = min(CHUNK, -(-row // LANES) * LANES)
     rows, chunks = -(-len(values) // row), -(-row // chunk)
@@ -62,7 +62,7 @@ def row_sums(values: np.ndarray, row: int) -> np.ndarray:
 
 @np.errstate(invalid="ignore")
 def _in_order(values: np.ndarray, axis: int = 0) -> np.ndarray:
-    """The sum along an axis, one after the other, and never -0."""
+    """Return the sum along an axis, added one after the other, and never -0."""
     found: np.ndarray = np.cumsum(values, axis=axis).take(-1, axis=axis) + 0.0
     return found
 

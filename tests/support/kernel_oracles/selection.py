@@ -50,7 +50,7 @@ def mask_above(vector: Vector, ordered: bool, threshold: int, quota: int, out: n
 
 
 def mask_of_threshold(values: Tensor, ordered: bool, threshold: int, quota: int) -> np.ndarray:
-    """1 above the threshold, and for the first elements that are equal to it."""
+    """Return 1 above the threshold, and for the first `quota` elements that are equal to it."""
     every = keys_of_tensor(values, ordered)
     kept = every > threshold
     kept[np.flatnonzero(every == threshold)[:quota]] = True

@@ -60,7 +60,7 @@ def add_voted_sum(
 
 
 def elected_sum(terms: list[Tensor], weights: list[float], normalize: bool) -> Tensor:
-    """The terms whose sign is that of the sum, added, and divided by the sum of their weights."""
+    """Add the terms whose sign is that of the sum; normalised, divide by the sum of weights."""
     signs = majority_sign(added(terms))
     kept = [agreeing(term, signs) for term in terms]
     mixed = added(kept) * signs
@@ -71,12 +71,12 @@ def elected_sum(terms: list[Tensor], weights: list[float], normalize: bool) -> T
 
 
 def majority_sign(total: Tensor) -> Tensor:
-    """1 where a sum is zero or positive, else -1 (NaN too)."""
+    """Return 1 where a sum is zero or positive, else -1 (also for NaN)."""
     return (total >= 0.0).float() * 2.0 - 1.0
 
 
 def agreeing(term: Tensor, signs: Tensor) -> Tensor:
-    """The magnitudes of a term where its sign is that of `signs`, else 0, never -0."""
+    """Return the magnitudes of a term where its sign is that of `signs`, else 0, never -0."""
     return (term * signs).clamp_min(0.0) + 0.0
 
 

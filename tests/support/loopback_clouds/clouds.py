@@ -1,4 +1,4 @@
-"""Emulators of clouds, and containers in them as a stranger sees them."""
+"""Emulators of clouds, and their containers as the clouds' own libraries see them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from loopback_s3.servers import running
 ROOT = Path(__file__).parents[3]
 ACCOUNT = "devstoreaccount1"
 SECRET = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
-"""Account and key that every Azurite has; its documentation names them."""
+"""The account and the key of every Azurite, from its documentation."""
 
 _numbers = itertools.count()
 
@@ -37,7 +37,7 @@ class Container(ABC):
 
     @abstractmethod
     def contents(self, prefix: str = "") -> dict[str, bytes]:
-        """The bytes of every object, by its name below the prefix."""
+        """Return the bytes of every object, by its name below the prefix."""
 
     @abstractmethod
     def put(self, key: str, data: bytes) -> None: ...
@@ -47,7 +47,7 @@ class Container(ABC):
 
     @abstractmethod
     def unfinished_uploads(self) -> list[str]:
-        """The keys of which something is stored that no listing shows."""
+        """Return the keys for which something is stored that no listing shows."""
 
 
 class Cloud(ABC):
@@ -60,21 +60,21 @@ class Cloud(ABC):
 
     @abstractmethod
     def env(self, endpoint: str = "") -> dict[str, str]:
-        """The variables that lead a client there, or to a proxy before it."""
+        """Return the variables that direct a client to the emulator, or to a proxy before it."""
 
     @abstractmethod
     def new(self) -> Container:
-        """A new container."""
+        """Make a new container."""
 
     @staticmethod
     @abstractmethod
     def missing() -> str:
-        """Why it cannot be started here; empty if it can."""
+        """Return why the emulator cannot be started here; empty if it can."""
 
     @staticmethod
     @abstractmethod
     def command(folder: Path, port: int) -> list[str]:
-        """Starts it."""
+        """Return the command that starts the emulator."""
 
 
 class Google(Cloud):
@@ -130,13 +130,13 @@ KINDS: dict[str, type[Cloud]] = {"gs": Google, "az": Azure}
 
 
 def missing(kind: str) -> str:
-    """Why an emulator cannot be started here; empty if it can."""
+    """Return why a kind of emulator cannot be started here; empty if it can."""
     return KINDS[kind].missing()
 
 
 @contextmanager
 def start(kind: str) -> Iterator[Cloud]:
-    """An emulator that answers."""
+    """Yield an emulator that answers."""
     with running(KINDS[kind].command) as (endpoint, _):
         yield KINDS[kind](endpoint)
 

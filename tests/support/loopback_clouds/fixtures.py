@@ -1,4 +1,4 @@
-"""Fixtures of the tests of clouds, to be imported by the files that have them."""
+"""Fixtures of the tests of clouds, which the files of these tests import."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from loopback_clouds import KINDS, Cloud, Container, missing, start
 
 @pytest.fixture(scope="module", params=sorted(KINDS))
 def cloud(request: pytest.FixtureRequest) -> Iterator[Cloud]:
-    """An emulator of each cloud."""
+    """Yield an emulator of each cloud."""
     if why := missing(request.param):
         pytest.skip(why)
     with start(request.param) as found:
@@ -20,7 +20,7 @@ def cloud(request: pytest.FixtureRequest) -> Iterator[Cloud]:
 
 @pytest.fixture
 def bucket(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Container:
-    """A new container, which this process's environment leads to."""
+    """Make a new container, to which this process's environment directs the cloud's library."""
     for name, value in cloud.env().items():
         monkeypatch.setenv(name, value)
     return cloud.new()

@@ -1,8 +1,8 @@
-"""A Hub on the loopback interface, good enough for huggingface_hub's own client.
+"""A Hub on the loopback interface that huggingface_hub's own client can use.
 
-It keeps repos with several commits and branches, redirects large files to a second host name as
-the real one redirects to its CDN, answers range requests, takes uploads (`uploads.py`), counts
-every byte of every file, and misbehaves on request (`Hub.fail`, `Hub.shaky`).
+It stores repos with several commits and branches, redirects large files to a second host name as
+the real one redirects to its CDN, answers range requests, accepts uploads (`uploads.py`), counts
+every byte of every file, and causes faults on request (`Hub.fail`, `Hub.shaky`).
 """
 
 from loopback_hub.faults import Shaky

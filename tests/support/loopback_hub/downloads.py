@@ -1,4 +1,4 @@
-"""What is asked for: facts about repos, and the bytes of files."""
+"""Answers to downloads: facts about repos, and the bytes of files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Downloads(Exchange):
     def find(
         self, repo: str, revision: str | None, what: str = "read"
     ) -> tuple[str, dict[str, Blob]] | None:
-        """The commit and its files, or None after an error was sent."""
+        """Return the commit and its files, or None after sending an error."""
         if fault := self.hub.fault_for(self.command, self.path, self.file, "status"):
             self.refuse(fault.status or 500, fault.code, fault.headers)
             return None
@@ -46,7 +46,7 @@ class Downloads(Exchange):
         return commit, store.commits[commit]
 
     def listed(self, asked: dict[str, list[str]]) -> None:
-        """The models that a search finds, of those that the token may read."""
+        """Answer a search with the models that it finds, of those that the token may read."""
         if fault := self.hub.fault_for(self.command, self.path, self.file, "status"):
             self.refuse(fault.status or 500, fault.code, fault.headers)
             return
@@ -155,6 +155,6 @@ def lfs(blob: Blob) -> dict[str, Any]:
 
 
 def entry(name: str, blob: Blob) -> dict[str, Any]:
-    """A file in a listing of the tree."""
+    """Return a file's entry in a listing of the tree."""
     facts = {"type": "file", "path": name, "size": len(blob.data), "oid": blob.blob_id}
     return facts | ({"lfs": lfs(blob) | {"oid": blob.sha256}} if blob.lfs else {})

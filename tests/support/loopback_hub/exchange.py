@@ -1,4 +1,4 @@
-"""Requests as they come in: who may ask, what is logged, what breaks."""
+"""Requests and answers: permissions, the log, and faults."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 CHUNK = 1 << 14
 SEND_BUFFER = 1 << 15
-"""Bytes in the kernel: what it holds for a client that was killed counts as sent."""
+"""The bytes of the kernel's buffer: those for a client that was killed count as sent."""
 
 STALL_SECONDS = 600.0
-"""Ends only what hangs: whoever waits for a server that stalls has to leave it."""
+"""A time that ends only what hangs: a client has to abandon a server that stalls."""
 
 
 class Exchange(BaseHTTPRequestHandler):
-    """One connection; `route` does what a request asks for."""
+    """A connection, whose requests `route` answers."""
 
     hub: Hub
     protocol_version = "HTTP/1.1"
@@ -61,7 +61,7 @@ class Exchange(BaseHTTPRequestHandler):
             self.log_it()
 
     def shakes(self) -> bool:
-        """Whether this request was drawn to go wrong, and has."""
+        """Draw a fault for this request, and return whether the fault has ended the request."""
         with self.hub.lock:
             wrong = self.hub.shaky.draw(self.path) if self.hub.shaky else None
         if wrong == "lost":
@@ -78,7 +78,7 @@ class Exchange(BaseHTTPRequestHandler):
         raise NotImplementedError
 
     def may(self, what: str, repo: str | None = None) -> bool:
-        """Whether the request's token allows it; if not, an error was sent."""
+        """Return whether the request's token allows it; if not, send an error."""
         if self.hub.tokens is None:
             return True
         given, allowed = self.token()
@@ -91,12 +91,12 @@ class Exchange(BaseHTTPRequestHandler):
         return False
 
     def token(self) -> tuple[str, str | None]:
-        """The request's token, and what it may."""
+        """Return the request's token, and the token's permission."""
         given = (self.headers.get("Authorization") or "").removeprefix("Bearer ")
         return given, (self.hub.tokens or {}).get(given)
 
     def permits(self, what: str, repo: str | None = None) -> bool:
-        """Whether the request's token allows it."""
+        """Return whether the request's token allows it."""
         if self.hub.tokens is None:
             return True
         given, allowed = self.token()
@@ -159,22 +159,22 @@ class Exchange(BaseHTTPRequestHandler):
             self.close_connection = True
 
     def pace(self, most: int) -> int:
-        """Wait until bytes of a file may be moved; return how many. Others need not wait."""
+        """Wait until bytes of a file may be moved; return how many. Other bytes need not wait."""
         return self.hub.pace(most) if self.file else most
 
     def length(self) -> int:
-        """Bytes of the request's body."""
+        """Return the number of bytes of the request's body."""
         return int(self.headers.get("Content-Length") or 0)
 
     def read_body(self, keep: bool = False, cut: int | None = None) -> bytes | None:
-        """Read what the request brings, counted and at the Hub's pace.
+        """Read the request's body, counted and at the Hub's pace.
 
         Args:
-            keep: return it.
-            cut: close the connection after so many bytes.
+            keep: whether to return it.
+            cut: the number of bytes after which to close the connection.
 
         Returns:
-            None where the connection was closed, or not all came.
+            The body if it is kept, else no bytes; None if the connection closed before its end.
         """
         total, pieces = self.length(), []
         stop = total if cut is None else min(cut, total)

@@ -1,4 +1,4 @@
-"""What the Hub does wrong: at the next requests that match, or at random."""
+"""Faults of the Hub: at the next requests that match, or at random."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass
 class Fault:
-    """What to do wrong, and how often; see `Hub.fail`."""
+    """A fault and how often it happens; see `Hub.fail`."""
 
     match: str
     method: str | None
@@ -26,23 +26,26 @@ class Fault:
     says: dict[str, str | None] | None = None
 
     def applies(self, method: str, path: str, file: str, kind: str) -> bool:
-        """Whether a request is one of those, and `kind` is what is to go wrong."""
+        """Return whether this fault is of a kind and matches a request."""
         right = self.method in (None, method) and (self.match in path or self.match in file)
         return right and self.times != 0 and getattr(self, kind) is not None
 
 
 KINDS = ("500", "503", "429", "cut", "lost")
-"""``cut``: the connection ends within the request; ``lost``: it is done, and nobody is told."""
+"""The kinds of random faults.
+
+``cut``: the connection ends within the request; ``lost``: the request is done, but not answered.
+"""
 
 
 class Shaky:
-    """Draws what goes wrong with each request.
+    """A source of random faults.
 
     Args:
-        seed: the same draws for the same requests in the same order.
-        share: of all requests that go wrong.
-        kinds: out of which one is drawn.
-        match: part of the paths that are shaky.
+        seed: the seed, which makes the same draws for the same requests in the same order.
+        share: the share of requests that fail.
+        kinds: the kinds of which one is drawn.
+        match: a part of the paths that may fail.
     """
 
     def __init__(
@@ -53,7 +56,7 @@ class Shaky:
         self._draw = random.Random(seed)
 
     def draw(self, path: str) -> str | None:
-        """What goes wrong with this request; None mostly."""
+        """Draw the fault of a request; None if it has none."""
         if self.match not in path or self._draw.random() >= self.share:
             return None
         self.drawn.append(self._draw.choice(self.kinds))

@@ -1,4 +1,4 @@
-"""Who answers which request."""
+"""The choice between downloads and uploads for a request."""
 
 from __future__ import annotations
 

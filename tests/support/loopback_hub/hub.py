@@ -1,4 +1,4 @@
-"""The Hub itself: what a test holds in its hand."""
+"""The Hub itself, which a test starts, fills and controls."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from loopback_hub.repos import LFS_SUFFIXES, Blob, Repo
 
 @dataclass(frozen=True)
 class Request:
-    """One request as it was answered.
+    """A request and what is known of its answer.
 
     Args:
-        file: name of the repo's file; empty for the API.
-        status: 0 where the connection was dropped without an answer.
-        sent: bytes of the answer's body, as far as they were written.
-        host: as the client named it; the CDN is ``localhost``, the Hub ``127.0.0.1``.
-        received: bytes of the request's body, as far as they were read.
-        headers: of the request.
+        file: the name of the repo's file; empty for the API.
+        status: the answer's status; 0 if the connection was dropped without an answer.
+        sent: the bytes of the answer's body that were written.
+        host: the host as the client named it; the CDN is ``localhost``, the Hub ``127.0.0.1``.
+        received: the bytes of the request's body that were read.
+        headers: the headers of the request.
     """
 
     method: str
@@ -42,10 +42,10 @@ class Request:
 
 
 class Hub:
-    """Start with `start`, fill with `commit`, point a client at it with `settings`.
+    """A Hub: `start` starts it, `commit` fills it, `settings` direct a client to it.
 
     Args:
-        home: HF_HOME of its clients.
+        home: the HF_HOME of its clients.
     """
 
     def __init__(self, home: Path) -> None:
@@ -57,40 +57,40 @@ class Hub:
         self.answering = 0
         self.faults: list[Fault] = []
         self.shaky: Shaky | None = None
-        """Draws faults for all requests."""
+        """The source of random faults for all requests."""
         self.gone = False
-        """While True every connection is dropped without an answer."""
+        """Whether every connection is dropped without an answer."""
         self.ranges = True
-        """False: range requests are answered with the whole file, as some mirrors do."""
+        """Whether ranges are answered; else the answer is the whole file, as from some mirrors."""
         self.heeds_if_range = True
-        """False: a range is answered with that range, whatever the file is by now."""
+        """Whether a range of a file that has changed is answered with the whole file."""
         self.xet = False
-        """True: large files are said to be in Xet's store."""
+        """Whether answers report that large files are in Xet's store."""
         self.tokens: dict[str, str] | None = None
-        """What each token may: ``read``, ``write``, or ``@NAME``: write NAME's repos, read public
-        ones. None: whoever comes may do anything."""
+        """The permission of each token: ``read``, ``write``, or ``@NAME``: write NAME's repos, read
+        public ones. None: every client may do anything."""
         self.part_bytes: int | None = None
-        """Files above this size are uploaded in parts of it."""
+        """The size above which files are uploaded in parts of it."""
         self.regular_limit = 10_000_000
-        """Bytes above which a file is a large one, whatever it is called."""
+        """The bytes above which a file is a large one, whatever its name is."""
         self.binary_is_large = False
-        """True: what does not look like text is a large file, too."""
+        """Whether a file that does not look like text is a large file, too."""
         self.bytes_per_second: float | None = None
-        """Of all bodies of files together."""
+        """The rate of all bodies of files together."""
         self.allowance = Allowance()
-        """Of all bodies of files together."""
+        """The limit of all bodies of files together."""
         self.sent = 0
-        """Bytes of all bodies so far, with those that are still being sent."""
+        """The bytes of all bodies so far, with those that are still being sent."""
         self.received = 0
-        """Bytes of all uploads so far, with those that were cut off."""
+        """The bytes of all uploads so far, with those that were cut off."""
         self.over = threading.Event()
         self.lock = threading.Condition()
         self.stored: dict[str, bytes] = {}
         """Large contents by their SHA-256, committed or not."""
         self.messages: list[str | None] = []
-        """Those of all commits that were asked for, in order."""
+        """The messages of all commits that were requested, in order."""
         self.parts: dict[str, dict[int, bytes]] = {}
-        """What has come of uploads in parts, by upload."""
+        """The parts that have arrived, by upload."""
         self._turn = threading.Lock()
         self._blobs: dict[str, tuple[str, Blob]] = {}
         self._server = ThreadingHTTPServer(
@@ -108,7 +108,7 @@ class Hub:
 
     @property
     def settings(self) -> dict[str, str]:
-        """Environment variables for a client that starts afresh."""
+        """The environment variables of a new client process."""
         return {
             "HF_ENDPOINT": self.url,
             "HF_HOME": str(self.home),
@@ -119,7 +119,7 @@ class Hub:
         }
 
     def env(self, **more: str) -> dict[str, str]:
-        """The whole environment of a child process."""
+        """Return the whole environment of a child process."""
         return {**os.environ, **self.settings, **more}
 
     def start(self) -> None:
@@ -134,13 +134,13 @@ class Hub:
         self._server.server_close()
 
     def commit(self, repo: str, files: dict[str, bytes], branch: str = "main") -> str:
-        """Add a commit that holds exactly `files`, move the branch to it, return its id."""
+        """Add a commit of exactly `files`, move the branch to it, and return its id."""
         blobs = {name: Blob(data, name.endswith(LFS_SUFFIXES)) for name, data in files.items()}
         with self.lock:
             return self.keep(repo, self.repos.setdefault(repo, Repo()), blobs, branch)
 
     def keep(self, name: str, repo: Repo, blobs: dict[str, Blob], branch: str) -> str:
-        """The same with contents; the lock is held."""
+        """Add a commit of exactly `blobs`, as `commit` does; the caller holds the lock."""
         for file, blob in blobs.items():
             self._blobs[blob.sha256] = (file, blob)
             if blob.lfs:
@@ -156,32 +156,34 @@ class Hub:
         times: int | None = 1,
         **wrong: Any,
     ) -> None:
-        """Make the next requests go wrong.
+        """Have the next requests fail.
 
         Args:
-            match: part of the path or of the file's name; empty matches everything.
-            times: how often; None for ever.
-            wrong: one or more of these.
+            match: a part of the path or of the file's name; empty matches everything.
+            method: the method of the requests; None for all.
+            headers: further headers of an answer with `status`.
+            times: the number of these requests; None for all.
+            wrong: one or more of these faults.
                 status: answer with this instead; `code` is its ``X-Error-Code``.
                 cut_after: close the connection after so many bytes of the answer's body.
                 stall_after: send no more after so many bytes, and keep the connection.
                 wrong_byte: change the byte of the file at this place.
-                short_by: leave out so many bytes at the end of the file, and say nothing of them.
+                short_by: leave out the file's last bytes, so many, and state the shorter length.
                 cut_upload: close the connection after so many bytes of the request's body.
-                lose_answer: do as asked, then close the connection without an answer.
+                lose_answer: do the request, then close the connection without an answer.
                 says: headers that the answer has instead of its own; None for one that it lacks.
         """
         self.faults.append(Fault(match, method, times, headers or {}, **wrong))
 
     @property
     def requests(self) -> list[Request]:
-        """What was asked and answered; waits for the answers that are still being sent."""
+        """All requests so far, after a wait for the answers that are still being sent."""
         with self.lock:
             assert self.lock.wait_for(lambda: self.answering == 0, timeout=HANGS_SECONDS)
             return list(self.log)
 
     def files_served(self) -> dict[str, int]:
-        """Bytes of bodies sent, by file; the API is not counted."""
+        """Return the bytes of bodies sent, by file; the API is not counted."""
         served: dict[str, int] = {}
         for request in self.requests:
             if request.file and request.sent:
@@ -189,12 +191,12 @@ class Hub:
         return served
 
     def forget_requests(self) -> None:
-        """Count from here."""
+        """Forget all requests so far."""
         if self.requests:
             self.log.clear()
 
     def pace(self, most: int) -> int:
-        """Wait as long as they take, one connection after the other; return how many may go."""
+        """Wait for the time of some bytes, one connection after the other; return their number."""
         nbytes = self.allowance.take(most)
         if self.bytes_per_second:
             with self._turn:
@@ -205,11 +207,11 @@ class Hub:
         return self._blobs.get(sha256)
 
     def blob_of(self, repo: str, name: str) -> Blob:
-        """A file of a repo's main branch."""
+        """Return a file of a repo's main branch."""
         return self.repos[repo].files()[name]
 
     def contents(self, repo: str) -> dict[str, bytes]:
-        """All files of a repo's main branch but the Hub's own .gitattributes."""
+        """Return all files of a repo's main branch except the Hub's own .gitattributes."""
         files = self.repos[repo].files()
         return {name: blob.data for name, blob in files.items() if name != ".gitattributes"}
 

@@ -1,4 +1,4 @@
-"""The fixture `hub`: a loopback Hub that this process and its children talk to."""
+"""The fixture `hub`: a loopback Hub that this process and its children use."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
 
 @pytest.fixture
 def sleeps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Nobody waits in this test; what was to be waited for, in seconds, is listed."""
+    """Have nothing sleep in this test, and return the list of the seconds that were requested."""
     waited: list[float] = []
     monkeypatch.setattr(time, "sleep", waited.append)
     return waited
 
 
 def point_client_at(server: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Redo what huggingface_hub read from the environment when it was imported.
+    """Replace what huggingface_hub read from the environment when it was imported.
 
     Only HF_TOKEN is read at each call; the endpoint, the cache's place and the switches are
     constants of its modules, copied from one to another.
@@ -65,7 +65,7 @@ def point_client_at(server: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def forget_connections() -> None:
-    """Clients keep the proxy settings and connections that they were made with."""
+    """Close all clients: they keep the proxy settings and connections that they were made with."""
     from huggingface_hub import utils
 
     for name in ("close_session", "reset_sessions"):  # from 1.0 on, and before

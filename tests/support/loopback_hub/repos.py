@@ -1,4 +1,4 @@
-"""What the Hub keeps: repos, their commits, and the contents of files."""
+"""The contents of the Hub: repos, their commits, and the contents of files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cached_property
 
 LFS_SUFFIXES = (".safetensors", ".bin", ".onnx", ".gguf")
 GITATTRIBUTES = b"".join(b"*%s filter=lfs\n" % s.encode() for s in LFS_SUFFIXES)
-"""What every repo begins with."""
+"""The first file of every repo that a client creates."""
 
 
 @dataclass(frozen=True)
@@ -33,16 +33,18 @@ class Blob:
 
     @cached_property
     def cdn_etag(self) -> str:
-        """What the CDN calls it: another name, as in life."""
+        """The ETag of the CDN, which differs from that of the Hub, as in reality."""
         return hashlib.md5(self.data).hexdigest()
 
 
 @dataclass
 class Repo:
-    """
+    """A repo with its commits and branches.
+
     Args:
-        commits: the files of each, in the order in which they were made.
-        private: strangers are told that there is no such repo.
+        commits: the files of each commit, in the order in which they were made.
+        branches: the commit of each branch.
+        private: whether clients without permission get the answer that there is no such repo.
     """
 
     commits: dict[str, dict[str, Blob]] = field(default_factory=dict)
@@ -50,7 +52,7 @@ class Repo:
     private: bool = False
 
     def add(self, name: str, files: dict[str, Blob], branch: str = "main") -> str:
-        """Add a commit that holds exactly `files`, move the branch to it, return its id."""
+        """Add a commit of exactly `files`, move the branch to it, and return its id."""
         text = json.dumps([name, len(self.commits), {n: b.etag for n, b in files.items()}])
         commit = hashlib.sha1(text.encode()).hexdigest()
         self.commits[commit] = files
@@ -58,5 +60,5 @@ class Repo:
         return commit
 
     def files(self, branch: str = "main") -> dict[str, Blob]:
-        """Of a branch as it is now."""
+        """Return the current files of a branch."""
         return self.commits[self.branches[branch]]

@@ -1,9 +1,9 @@
-"""What is brought: repos are created, large contents stored, and commits made.
+"""Answers to uploads: repos are created, large contents stored, and commits made.
 
-The protocol is the one that `HfApi.create_repo`, `preupload_lfs_files` and `create_commit` speak:
-preupload says which files are large; the LFS batch says where their contents go (one PUT to the
-CDN, or one for each part and a completion), or nothing for what is stored already; the commit is
-lines of JSON, the first of which may name the parent that the branch has to be at.
+The protocol is that of `HfApi.create_repo`, `preupload_lfs_files` and `create_commit`: preupload
+answers which files are large; the LFS batch answers where to send their contents (one PUT to the
+CDN, or one for each part and a completion), or nothing for stored contents; the commit is lines of
+JSON, the first of which may name the parent that must be the branch's commit.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Uploads(Downloads):
             self.refuse(404)
 
     def arrived(self) -> bytes | None:
-        """The request's body; None where it did not come whole."""
+        """Read and return the request's body; None if it did not arrive whole."""
         cut = self.hub.fault_for(self.command, self.path, self.file, "cut_upload")
         stall = self.hub.fault_for(self.command, self.path, self.file, "stall_after")
         at = (cut and cut.cut_upload) or (stall and stall.stall_after)
@@ -92,7 +92,7 @@ class Uploads(Downloads):
             self.make_commit(repo, revision, [json.loads(line) for line in data.splitlines()])
 
     def mode(self, asked: dict[str, Any], files: dict[str, Blob]) -> dict[str, Any]:
-        """How a file is to be uploaded, and what stands in its place now."""
+        """Return how a file is to be uploaded, and the present file of that name."""
         name, sample = asked["path"], base64.b64decode(asked["sample"])
         large = name.endswith(LFS_SUFFIXES) or asked["size"] > self.hub.regular_limit
         large = large or (self.hub.binary_is_large and b"\0" in sample)
@@ -117,7 +117,7 @@ class Uploads(Downloads):
             self.complete(asked)
 
     def actions(self, repo: str, item: dict[str, Any]) -> dict[str, Any]:
-        """What a client has to do for one content; nothing where it is stored."""
+        """Return what a client has to do for a content: nothing if it is stored."""
         oid, size = item["oid"], item["size"]
         if oid in self.hub.stored:
             return {"oid": oid, "size": size}
@@ -136,7 +136,7 @@ class Uploads(Downloads):
         return {"oid": oid, "size": size, "actions": actions}
 
     def put(self, data: bytes) -> None:
-        """One content, or a part of one, arrives at the CDN."""
+        """Store a content, or a part of one, that arrives at the CDN."""
         query = parse_qs(urlsplit(self.path).query)
         if "part" in query:
             self.hub.parts[query["upload"][0]][int(query["part"][0])] = data
@@ -183,7 +183,7 @@ class Uploads(Downloads):
     def changed(
         self, files: dict[str, Blob], lines: list[dict[str, Any]]
     ) -> tuple[int, str | None, str] | None:
-        """Apply a commit's lines to the files; what is wrong with them, if something is."""
+        """Apply a commit's lines to the files, and return the error of the first wrong line."""
         for line in lines:
             key, value = line["key"], line["value"]
             path = value["path"]

@@ -1,7 +1,7 @@
-"""S3 on this machine: real servers, and a proxy before one that does things wrong.
+"""S3 on this machine: real servers, and a proxy before a server that causes faults.
 
-`start_moto` starts moto's server, in a thread of a process of its own; `start_seaweedfs` SeaweedFS,
-a distributed object store; `start_rclone` rclone's server, which ignores conditions of writes.
+`start("moto")` starts moto's server, `start("seaweedfs")` SeaweedFS, a distributed object store,
+and `start("rclone")` rclone's server, which ignores conditions of writes.
 """
 
 from loopback_s3.bucket import Bucket

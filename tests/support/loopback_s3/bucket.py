@@ -1,4 +1,4 @@
-"""A bucket, as a stranger with an S3 client of his own sees it."""
+"""A bucket as another S3 client sees it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Bucket:
     """A new bucket of a server.
 
     Args:
-        env: the variables that lead to the server.
+        env: the variables that direct a client to the server.
 
     Attributes:
         url: its address.
@@ -34,7 +34,7 @@ class Bucket:
         self.api.create_bucket(Bucket=self.name)
 
     def contents(self, prefix: str = "") -> dict[str, bytes]:
-        """The bytes of every object, by its name below the prefix."""
+        """Return the bytes of every object, by its name below the prefix."""
         pages = self.api.get_paginator("list_objects_v2").paginate(Bucket=self.name, Prefix=prefix)
         keys = [item["Key"] for page in pages for item in page.get("Contents", ())]
         return {
@@ -49,6 +49,6 @@ class Bucket:
         self.api.delete_object(Bucket=self.name, Key=key)
 
     def unfinished_uploads(self) -> list[str]:
-        """The keys of multipart uploads that were begun, and neither completed nor aborted."""
+        """Return the keys of multipart uploads that are begun, but not completed or aborted."""
         answer = self.api.list_multipart_uploads(Bucket=self.name)
         return sorted(item["Key"] for item in answer.get("Uploads", ()))

