@@ -1,4 +1,4 @@
-"""What tests of several rooms share: a Hub on loopback and no other network, large models."""
+"""Fixtures of several rooms' tests: a Hub on loopback and no other network, large models."""
 
 from __future__ import annotations
 
@@ -46,8 +46,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(autouse=True)
 def signal_handlers_are_restored() -> Iterator[None]:
-    """A merge that is called as a command leaves its process deaf to these signals, which then end
-    no test's process either."""
+    """Restore the signal handlers: a merge that runs as a command leaves some signals ignored."""
     before = {number: signal.getsignal(number) for number in (SIGHUP, SIGINT, SIGTERM)}
     yield
     for number, handler in before.items():
@@ -56,7 +55,7 @@ def signal_handlers_are_restored() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def source_readers_are_closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Files that a test reads by itself: a process has few descriptors, and many tests."""
+    """Close the readers that a test has opened: a process has few descriptors, and many tests."""
     opened: list[SourceReader] = []
     init = SourceReader.__init__
 
@@ -72,13 +71,13 @@ def source_readers_are_closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
 
 @pytest.fixture(scope="session")
 def soak(request: pytest.FixtureRequest) -> bool:
-    """Whether there is time for many more draws."""
+    """Return whether `--soak` was passed, which allows many more draws."""
     return bool(request.config.getoption("--soak"))
 
 
 @pytest.fixture(scope="session")
 def workplace() -> Iterator[Path]:
-    """A folder in memory where there is room, since durability is played and not bought."""
+    """Yield a folder, in memory if that has room: these tests only simulate durability."""
     memory = Path("/dev/shm")
     roomy = memory.is_dir() and shutil.disk_usage(memory).free > 2 << 30
     with tempfile.TemporaryDirectory(dir=memory if roomy else None) as folder:
@@ -87,9 +86,9 @@ def workplace() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def large_llamas(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder with `base`, `math` and `code`: Llamas of 134 M parameters in bfloat16, 267 MB each.
+    """Yield a folder with the Llamas `base`, `math` and `code`: 134 M parameters, bfloat16, 267 MB.
 
-    The embeddings are many blocks long, and the models are several shards at 100 MB a shard.
+    The embeddings are many blocks long, and a model has several shards of 100 MB.
     """
     config = {
         **LLAMA,
