@@ -11,7 +11,6 @@ import importlib
 import inspect
 import re
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -36,48 +35,38 @@ NOUNS = LEANING | {
 """First words of what is no verb."""
 
 
-@cache
-def parsed(module: Path) -> ast.Module:
-    return ast.parse(module.read_text(encoding="utf-8"))
+def definitions(node: ast.AST) -> Iterator[ast.FunctionDef | ast.ClassDef]:
+    """Yield every function and class in a module; `ast.walk` would also visit expressions."""
+    for block in ("body", "orelse", "finalbody", "handlers"):
+        for statement in getattr(node, block, ()):
+            if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+                yield statement
+            yield from definitions(statement)
 
 
-def documented(modules: list[Path]) -> Iterator[tuple[str, ast.AST, str]]:
+def documented(modules: list[Path]) -> Iterator[tuple[str, ast.FunctionDef | ast.ClassDef, str]]:
     """Yield (place, node, docstring) of every function and class."""
     for module in modules:
-        for node in ast.walk(parsed(module)):
-            if isinstance(node, ast.FunctionDef | ast.ClassDef) and (
-                text := ast.get_docstring(node)
-            ):
+        for node in definitions(ast.parse(module.read_text(encoding="utf-8"))):
+            if text := ast.get_docstring(node):
                 yield f"{module}:{node.lineno} {node.name}", node, text
 
 
-def is_property(node: ast.AST) -> bool:
-    names = map(ast.unparse, getattr(node, "decorator_list", ()))
+def is_property(node: ast.FunctionDef | ast.ClassDef) -> bool:
+    names = map(ast.unparse, node.decorator_list)
     return any("property" in name for name in names)
 
 
-def is_test(node: ast.AST) -> bool:
-    """Return whether a function or class is a test, whose docstring states a promise."""
-    return getattr(node, "name", "").startswith(("test_", "Test"))
-
-
-def test_a_function_says_what_it_does() -> None:
-    unclear = [
-        place
-        for place, node, text in documented(MODULES + TESTS)
-        if isinstance(node, ast.FunctionDef) and not is_property(node) and not is_test(node)
-        if text.split()[0].rstrip(",:;") in NOUNS or not text[0].isupper()
-    ]
-    assert unclear == []
-
-
-def test_a_class_a_property_and_a_test_lean_on_nothing() -> None:
-    unclear = [
-        place
-        for place, node, text in documented(MODULES + TESTS)
-        if isinstance(node, ast.ClassDef) or is_property(node) or is_test(node)
-        if text.split()[0].rstrip(",:;") in LEANING
-    ]
+def test_a_docstring_begins_with_a_verb_or_leans_on_nothing() -> None:
+    """A function's begins with a verb. A class's, a property's or a test's need not."""
+    unclear = []
+    for place, node, text in documented(MODULES + TESTS):
+        first = text.split()[0].rstrip(",:;")
+        of_class = isinstance(node, ast.ClassDef) or is_property(node)
+        if of_class or node.name.startswith("test_"):
+            unclear += [place] if first in LEANING else []
+        else:
+            unclear += [place] if first in NOUNS or not text[0].isupper() else []
     assert unclear == []
 
 
@@ -85,7 +74,7 @@ def test_the_docstring_of_a_module_is_no_question() -> None:
     asking = [
         str(module.relative_to(PACKAGE))
         for module in MODULES
-        if (ast.get_docstring(parsed(module)) or "")[:6] == "Which "
+        if (ast.get_docstring(ast.parse(module.read_text(encoding="utf-8"))) or "")[:6] == "Which "
     ]
     assert asking == []
 
@@ -141,7 +130,7 @@ def listed_in(text: str) -> Iterator[str]:
 
 
 def names_of(node: ast.ClassDef) -> set[str]:
-    """The names of a class's fields, of arguments of `__init__`, and of what methods set."""
+    """Return the names of a class's fields, of arguments of `__init__`, and of what methods set."""
     names = {
         item.target.id
         for item in node.body
