@@ -23,9 +23,7 @@ dtype: bfloat16
 """
 
 
-def test_a_gigabyte_in_a_cgroup_little_larger_than_torch(
-    large_llamas: Path, tmp_path: Path
-) -> None:
+def test_a_gigabyte_in_a_cgroup_of_400_megabytes(large_llamas: Path, tmp_path: Path) -> None:
     """The merge reads and writes 1.1 GB, a part of it twice, in a cgroup of 400 MB."""
     recipe = TIES.format("base", "math", "code")
     _same_in_a_cgroup(large_llamas, tmp_path, recipe, 400 * MB)

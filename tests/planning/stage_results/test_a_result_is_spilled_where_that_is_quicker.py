@@ -216,7 +216,7 @@ def test_what_no_stage_computes_is_not() -> None:
     assert with_spilled(plan, Materialize.ALWAYS) is plan
 
 
-def test_the_result_of_a_kept_stage_is_written_where_it_is_kept_alone() -> None:
+def test_the_unit_of_a_kept_stage_is_not_spilled_itself() -> None:
     """The unit of a kept stage is not spilled itself; its operand is.
 
     The output reads the stage's result from a scratch file.
