@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from dataclasses import replace
+from typing import NamedTuple
 
 from resumerge.layout import DOWNS, GATES, UPS
 from resumerge.layout.expert_names import Template
@@ -19,8 +20,21 @@ from resumerge.tensors import Stacked, Tensor
 
 _EXPERT = re.compile(r"^(.+)\.experts\.(\d+)\.(\w+)\.weight$")
 
-Names = dict[tuple[int, int], str]
-"""The names of matrices, by the expert's number and a place: 1 for an up projection, else 0."""
+
+class _Slot(NamedTuple):
+    """The place of an expert's matrix in a packed tensor.
+
+    Args:
+        expert: the expert's number.
+        part: 1 for an up projection, which comes after the gate; 0 for all others.
+    """
+
+    expert: int
+    part: int
+
+
+Names = dict[_Slot, str]
+"""The names of matrices, by their places in a packed tensor."""
 
 
 def with_packed_experts(source: Source) -> tuple[Source, dict[str, tuple[str, ...]]]:
@@ -36,17 +50,19 @@ def with_packed_experts(source: Source) -> tuple[Source, dict[str, tuple[str, ..
     for name in source.tensors:
         expert = _EXPERT.match(name)
         if expert is not None and (place := _place(expert[3])):
-            groups[f"{expert[1]}.experts.{place[0]}"][int(expert[2]), place[1]] = name
+            packed_projection, part = place
+            slot = _Slot(int(expert[2]), part)
+            groups[f"{expert[1]}.experts.{packed_projection}"][slot] = name
     packed_by_first: dict[str, Stacked] = {}
     later_members: set[str] = set()
     matrices: dict[str, tuple[str, ...]] = {}
     for packed_name, names in groups.items():
-        members = [names[key] for key in sorted(names)]
+        members = [names[slot] for slot in sorted(names)]
         packed = _packed(packed_name, names, tuple(source.tensors[name] for name in members))
         if packed is not None:
             packed_by_first[members[0]] = packed
             later_members.update(members[1:])
-            expert_names = [names[key] for key in sorted(names) if key[0] == 0]
+            expert_names = [names[slot] for slot in sorted(names) if slot.expert == 0]
             rests = tuple(Template.of(name).rest for name in expert_names)
             matrices[Template.of(packed.name).rest] = rests
     tensors: dict[str, Tensor] = {}
@@ -59,7 +75,7 @@ def with_packed_experts(source: Source) -> tuple[Source, dict[str, tuple[str, ..
 
 
 def _place(projection: str) -> tuple[str, int] | None:
-    """Return the packed tensor that a projection belongs to, and the projection's place in it.
+    """Return the packed tensor that a projection belongs to, and the projection's part of it.
 
     The result is None for any other matrix of an expert.
     """
@@ -72,14 +88,15 @@ def _place(projection: str) -> tuple[str, int] | None:
 
 def _packed(name: str, names: Names, members: tuple[Tensor, ...]) -> Stacked | None:
     """Return the packed tensor; None if a matrix is missing, or shapes or dtypes differ."""
-    if not any(place == 0 for _, place in names):  # ups without gates
+    if not any(slot.part == 0 for slot in names):  # ups without gates
         name = name.replace("gate_up_proj", "up_proj")
-    experts, places = (sorted({key[k] for key in names}) for k in (0, 1))
+    experts = sorted({slot.expert for slot in names})
+    parts = {slot.part for slot in names}
     first = members[0]
     are_alike = all((m.shape, m.dtype) == (first.shape, first.dtype) for m in members)
-    are_complete = experts == [*range(len(experts))] and len(members) == len(experts) * len(places)
+    are_complete = experts == [*range(len(experts))] and len(members) == len(experts) * len(parts)
     if not are_alike or not are_complete or len(first.shape) != 2:
         return None
     rows, columns = first.shape
-    shape = (len(experts), len(places) * rows, columns)
+    shape = (len(experts), len(parts) * rows, columns)
     return Stacked.of(name, shape, members)

@@ -63,8 +63,9 @@ def companions(
         return
     if plan.adapter is not None:
         yield RECIPE_IN_OUTPUT, plan.recipe.text.encode()
-        adapter_args = plan.adapter, name, metadata, contents, section
-        yield from adapter_files(plan, *adapter_args, offline=offline)
+        yield from adapter_files(
+            plan, plan.adapter, name, metadata, contents, section, offline=offline
+        )
         return
     reference = plan.reference_model
     carrier = reference.carrier
@@ -74,18 +75,18 @@ def companions(
         names = [n for n in names if not is_tokenizer_file(n)]
         yield from tokenizer_files(reference, vocabulary, template, metadata, offline=offline)
     fetch(carrier, names, metadata, offline=offline)
-    for file in sorted(names, key=lambda name: name == PIPELINE):
+    for file in sorted(names, key=lambda file: file == PIPELINE):
         if file == GENERATION and plan.vocabulary is not None:
             host_config = _generation_config_of_host(plan, metadata, offline=offline)
             generation = read_json(carrier, file)
             yield file, _json(remap_token_ids(generation, plan.vocabulary, host_config))
             continue
         if file == PIPELINE:
-            yield from ((name, text.encode()) for name, text in index_files(plan))
+            yield from ((index, text.encode()) for index, text in index_files(plan))
         config = _component_config(plan, carrier, file)
         yield file, _json(config) if config else companion(carrier, file)
     if not carrier.components:
-        yield from ((name, text.encode()) for name, text in index_files(plan))
+        yield from ((index, text.encode()) for index, text in index_files(plan))
     yield RECIPE_IN_OUTPUT, plan.recipe.text.encode()
     config = output_config(plan)
     library = "transformers" if config else "diffusers" if carrier.components else None
