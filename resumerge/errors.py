@@ -242,7 +242,7 @@ class DoubtfulNumbers(ResumergeError):
         )
 
     def as_json(self) -> dict[str, Any]:
-        return super().as_json() | {"warnings": list(self.warnings)}
+        return super().as_json() | {"output": self.output, "warnings": list(self.warnings)}
 
 
 def unavailable(error: InputError) -> Resumable:

@@ -6,8 +6,8 @@ from typing import Any, Unpack
 
 from resumerge.api.calls import address_of, runs_of, speaks_python, text_of
 from resumerge.documents.status import status_json
-from resumerge.documents.trial import TOKENS
-from resumerge.documents.trial import try_model as load_and_try
+from resumerge.documents.try_model import TOKENS
+from resumerge.documents.try_model import try_model as load_and_try
 from resumerge.engine.lifecycle.old_runs import old_runs, remove_run
 from resumerge.engine.lifecycle.recomputation import verify_sources
 from resumerge.engine.push import commits_of

@@ -9,13 +9,13 @@ from click.exceptions import Exit
 
 from resumerge.cli.parsing.arguments import LocalPath, argument, json_option, options_of
 from resumerge.cli.parsing.command import Command
-from resumerge.documents.trial import TOKENS, try_model
+from resumerge.documents.try_model import TOKENS, try_model
 from resumerge.errors import InputError
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
 from resumerge.ui.progress.keepalive import keepalive
 from resumerge.ui.terminal.terminal import err, out, print_document
-from resumerge.ui.terminal.trial import show_trial
+from resumerge.ui.terminal.try_result import show_try_result
 
 
 @click.command("try", cls=Command)
@@ -44,10 +44,10 @@ def command(
     Exits with 2 if its logits are not finite, or if it lacks tensors.
     """
     with keepalive(err, "loading transformers") as doing:
-        trial = try_model(model, prompt, RunStore(options.state_dir), text, tokens, doing)
+        result = try_model(model, prompt, RunStore(options.state_dir), text, tokens, doing)
     if as_json:
-        print_document(trial.as_json())
+        print_document(result.as_json())
     else:
-        out.print(show_trial(trial), crop=False, soft_wrap=not out.is_terminal)
-    if not trial.sound:
+        out.print(show_try_result(result), crop=False, soft_wrap=not out.is_terminal)
+    if not result.sound:
         raise Exit(InputError.exit_code)

@@ -56,8 +56,15 @@ class Two:
     @property
     def coarser(self) -> tuple[np.ndarray, str]:
         """The elements and the type of the tensor whose type has fewer digits."""
+        return (
+            (self.first, self.dtypes[0]) if self.is_first_coarser else (self.second, self.dtypes[1])
+        )
+
+    @property
+    def is_first_coarser(self) -> bool:
+        """Whether the first tensor's type has fewer digits than the second's."""
         first, second = (SPACING.get(dtype, 0.0) for dtype in self.dtypes)
-        return (self.first, self.dtypes[0]) if first > second else (self.second, self.dtypes[1])
+        return first > second
 
 
 def floats(stored: Vector) -> np.ndarray:

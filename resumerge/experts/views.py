@@ -10,7 +10,7 @@ from resumerge.errors import InputError
 from resumerge.experts.extraction import extracted
 from resumerge.experts.packed_experts import with_packed_experts
 from resumerge.experts.separate_experts import Place, with_separate_experts
-from resumerge.layout.expert_names import Aliases, Template, common
+from resumerge.layout.expert_names import Aliases, Template, common, has_experts
 from resumerge.methods import METHODS
 from resumerge.recipe import ModelRef, Recipe
 from resumerge.sources.types import Source
@@ -70,7 +70,7 @@ class MixtureViews:
         if together and method is not None and method.whole_tensor:
             together = False
             notes.append(f"experts has no effect: {method.name} takes one matrix at a time")
-        elif together and not any(map(_has_experts, sources.values())):
+        elif together and not any(map(has_experts, sources.values())):
             notes.append("experts has no effect: no layer has experts")
         views: dict[ModelRef, Source] = {}
         places: dict[ModelRef, dict[str, Place]] = {}
@@ -85,7 +85,7 @@ class MixtureViews:
             packed = {rest: place.packed for rest, place in places.get(ref, {}).items()}
             views[ref], renamed = _named_like(source, views[reference])
             aliases[ref] = _aliases(packed, renamed)
-        mixtures = [ref for ref in recipe.merged_models if _has_experts(sources[ref])]
+        mixtures = [ref for ref in recipe.merged_models if has_experts(sources[ref])]
         if len(mixtures) > 1:
             notes.append(
                 "experts are merged by number, and routers like any tensor: that makes sense for "
@@ -94,17 +94,13 @@ class MixtureViews:
         return cls(views, notes, aliases, places.get(reference, {}), matrices.get(reference, {}))
 
 
-def _has_experts(source: Source) -> bool:
-    return any(".experts." in name or name.endswith("put_linear.weight") for name in source.tensors)
-
-
 def _named_like(source: Source, reference: Source) -> tuple[Source, dict[str, str]]:
     """Return a model with the reference's names for tensors that both models have.
 
     Returns:
         the model; and for each renamed tensor the model's own `rest`, by the reference's `rest`.
     """
-    if source is reference or not _has_experts(reference):
+    if source is reference or not has_experts(reference):
         return source, {}
     reference_rests = {Template.of(name).rest for name in reference.tensors}
     rest_by_common = {common(rest): rest for rest in reference_rests}

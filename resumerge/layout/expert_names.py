@@ -86,6 +86,11 @@ class Template:
         return self.layer + rest.replace("{n}", str(self.expert))
 
 
+def has_experts(source: Source) -> bool:
+    """Return whether a tensor of a model belongs to an expert, or to all experts of a layer."""
+    return any(".experts." in name or name.endswith("put_linear.weight") for name in source.tensors)
+
+
 def common(rest: str) -> str:
     """Return the name that represents all names of the same tensor.
 

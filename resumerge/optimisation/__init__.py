@@ -7,5 +7,5 @@ does batches of trials. `document.py` makes the results' document. `state.py` fi
 a state folder. It reads their tables by `study_tables.py`, without Optuna, whose import takes a
 second.
 
-The package is not named ``search``: importing it would replace the function `resumerge.search`.
+The package does not have the command's name: importing it would replace the function of that name.
 """

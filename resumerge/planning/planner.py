@@ -11,8 +11,8 @@ from resumerge.experts.views import MixtureViews
 from resumerge.experts.written_experts import as_reference
 from resumerge.extraction.differences import OpenTensors, open_tensors
 from resumerge.layout import ModulePart
-from resumerge.layout.compared_modules import notes_on_modules
 from resumerge.layout.model_views import ModelViews
+from resumerge.layout.sentence_modules import notes_on_sentence_modules
 from resumerge.methods import METHODS, MergeMethod
 from resumerge.options import SHARD_SIZE
 from resumerge.output_path import STEM
@@ -224,7 +224,7 @@ class _Planner:
         self.problems += without_config
         self.notes += notes
         self.notes += notes_on_quantisation(self.models.sources[self.models.reference])
-        self.notes += notes_on_modules(self.recipe, self.models)
+        self.notes += notes_on_sentence_modules(self.recipe, self.models)
 
     def _match(self) -> Matched:
         """Match the recipe's modules with parts of the models, and slices with their layers."""

@@ -16,8 +16,8 @@ from resumerge.layout import (
     step_position,
     untied_head,
 )
-from resumerge.layout.compared_modules import lacks_module
 from resumerge.layout.model_views import ModelViews
+from resumerge.layout.sentence_modules import lacks_sentence_module
 from resumerge.planning.mismatch import Mismatches
 from resumerge.planning.module_matches import ModuleMatch
 from resumerge.planning.plan import LayerMap, LayerOrigin
@@ -203,7 +203,7 @@ def tied_like_reference(models: ModelViews, targets: list[Target]) -> list[Targe
 
 
 def _spec(models: ModelViews, module: Module, slice_: Slice, name: str, t: float) -> TensorSpec:
-    if any(lacks_module(models, i.model, name) for i in slice_.inputs):
+    if any(lacks_sentence_module(models, i.model, name) for i in slice_.inputs):
         return TensorSpec(name, Slice((Input(models.reference),)), (name,), 0.0, None, name)
     names = tuple(models.name_in(i.model, name) for i in slice_.inputs)
     return TensorSpec(name, slice_, names, t, module, name)

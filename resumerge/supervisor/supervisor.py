@@ -17,7 +17,7 @@ from resumerge.engine.resources.signals import is_repetition, stop_signals
 from resumerge.errors import Resumable
 from resumerge.host.oom import OomKills, lowered_budget
 from resumerge.host.stalled import blocked_thread
-from resumerge.supervisor import ledger_entries as journal
+from resumerge.supervisor import ledger_entries
 from resumerge.supervisor.heartbeat_pipe import HeartbeatPipe
 from resumerge.supervisor.worker import Worker
 from resumerge.supervisor.worker_exit import WorkerExit, cause_of
@@ -166,8 +166,8 @@ class Supervisor:
             )
             now_committed = committed
             if run is not None:
-                journal.record_death(self._ledger_of(run), death, worker.peak_rss)
-                now_committed = journal.committed_blocks(self._ledger_of(run))
+                ledger_entries.record_death(self._ledger_of(run), death, worker.peak_rss)
+                now_committed = ledger_entries.committed_blocks(self._ledger_of(run))
             if self._signals:
                 signum = self._signals[0][0]
                 self._output.stopped(signum, run)
@@ -221,7 +221,7 @@ class Supervisor:
     def _ended(self, code: int, worker: Worker, spec: WorkerSpec, run: str | None) -> int:
         """Return the command's exit code after a worker exited by itself with `code`."""
         if run is not None and len(self._signals) > 1:
-            journal.record_interrupted(self._ledger_of(run), worker.pid, worker.peak_rss)
+            ledger_entries.record_interrupted(self._ledger_of(run), worker.pid, worker.peak_rss)
         if code == 2 and spec.run is not None:
             self._output.refused(spec.run, worker.listener.facts.get("refusal", ""))
             return Resumable.exit_code

@@ -19,10 +19,10 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import resumerge
 from resumerge.cli.main import _exit_code as exit_code_of
-from resumerge.documents import trial
+from resumerge.documents import try_model
 from resumerge.errors import InputError, Resumable
 from resumerge.host.memory import Memory
-from resumerge.ui.terminal.trial import show_trial
+from resumerge.ui.terminal.try_result import show_try_result
 
 TEXT = "Once upon a time there was a sum. "
 
@@ -92,7 +92,7 @@ def test_every_token_of_a_long_text_is_predicted_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The windows have the model's largest length, 64 tokens; each begins with a known token."""
-    monkeypatch.setattr(trial, "CHARACTERS", 150)
+    monkeypatch.setattr(try_model, "CHARACTERS", 150)
     (tmp_path / "long.txt").write_text(TEXT * 10)
     found = attempt(text=tmp_path / "long.txt")
     assert found["characters"] == 150
@@ -155,10 +155,10 @@ def test_the_command_ends_with_2_where_the_model_is_not_sound(
 
 
 def test_what_a_person_sees(place: Path) -> None:
-    fits = [trial.Fit("out", 12.3456, 1.5, 10), trial.Fit("org/base", None, None, 10)]
-    found = trial.Trial("out", "Hello", "world\x1b", 1, True, [], fits, 40, ["A note"])
+    fits = [try_model.Fit("out", 12.3456, 1.5, 10), try_model.Fit("org/base", None, None, 10)]
+    found = try_model.TryResult("out", "Hello", "world\x1b", 1, True, [], fits, 40, ["A note"])
     console = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: PTH123, SIM115
-    console.print(show_trial(found))
+    console.print(show_try_result(found))
     assert console.export_text().splitlines() == [
         "out: all logits are finite",
         "1 token after 'Hello':",
@@ -238,6 +238,6 @@ def test_what_is_no_finished_model_is_refused(
 def test_a_model_larger_than_the_memory_is_not_loaded(
     attempt: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trial, "measure_memory", lambda: Memory(total=2000, available=1000))
+    monkeypatch.setattr(try_model, "measure_memory", lambda: Memory(total=2000, available=1000))
     with pytest.raises(Resumable, match="Not enough memory to load"):
         attempt()

@@ -84,7 +84,7 @@ class ScalingCount(ElementCount):
         scaled = two.first.astype(np.float64) * self._factor
         values, dtype = two.coarser
         step = spacing(values, dtype)
-        if values is two.first and values is not two.second:
+        if two.is_first_coarser:
             step = step * np.float32(abs(self._factor))
         # Equal zeros are no evidence of a factor; all other numbers are.
         counted = two.differ | (two.first != 0)

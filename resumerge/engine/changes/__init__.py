@@ -1,5 +1,7 @@
 """Changes: the effect of a merge on the numbers of the output, from the measurements in its ledger.
 
+The documents and displays call them the numbers of a run; ``--no-accounts`` turns them off.
+
 `units.py` computes the changes of each unit, `models.py` the part of each model in these changes,
 and `warnings.py` the warnings for the user. `card_section.py` writes the changes to the model card,
 and `energies.py` computes the share of a change that an extracted adapter keeps.

@@ -43,12 +43,18 @@ class BlockWriter:
         computed = self.evaluator.compute_together(
             task.units, task.indices, task.preparation, measures=self.execution.measures
         )
-        for unit, (data, inputs, measurements) in zip(task.units, computed, strict=True):
+        for unit, (data, input_hashes, measurements) in zip(task.units, computed, strict=True):
             hashes = self._store(unit, task.indices, data)
             now = time.perf_counter()
             results.append(
                 WrittenBlocks(
-                    unit, task.indices, len(data), hashes, inputs, now - unit_started, measurements
+                    unit,
+                    task.indices,
+                    len(data),
+                    hashes,
+                    input_hashes,
+                    now - unit_started,
+                    measurements,
                 )
             )
             unit_started = now
@@ -63,13 +69,13 @@ class BlockWriter:
         measurements: list[np.ndarray] | None = [] if self.execution.measures else None
         if unit.is_copied:  # block by block: see `Unit.is_copied`
             hash_pairs = [self._compute(unit, range(n, n + 1), preparation) for n in indices]
-            hashes, inputs = map(b"".join, zip(*hash_pairs))
+            hashes, input_hashes = map(b"".join, zip(*hash_pairs))
         else:
-            hashes, inputs = self._compute(unit, indices, preparation, measurements)
+            hashes, input_hashes = self._compute(unit, indices, preparation, measurements)
         self.execution.reporter.heartbeat()
         seconds = time.perf_counter() - started_at
         return WrittenBlocks(
-            unit, indices, unit.bytes_of(indices), hashes, inputs, seconds, measurements
+            unit, indices, unit.bytes_of(indices), hashes, input_hashes, seconds, measurements
         )
 
     def _compute(
@@ -79,9 +85,9 @@ class BlockWriter:
         preparation: Preparation,
         measurements: list[np.ndarray] | None = None,
     ) -> tuple[bytes, bytes]:
-        """Compute blocks and write them in one piece; return the hashes of blocks and inputs."""
-        data, inputs = self.evaluator.compute(unit, indices, preparation, measurements)
-        return self._store(unit, indices, data), inputs
+        """Compute blocks and write them in one piece; return the hashes of blocks and of inputs."""
+        data, input_hashes = self.evaluator.compute(unit, indices, preparation, measurements)
+        return self._store(unit, indices, data), input_hashes
 
     def _store(self, unit: Unit, indices: range, data: memoryview) -> bytes:
         """Write blocks to their shard's file, and return their hashes."""

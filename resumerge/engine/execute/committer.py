@@ -39,7 +39,7 @@ class WrittenBlocks:
         indices: the blocks' numbers.
         nbytes: bytes of all blocks together.
         hashes: the xxh3-128 of each block, 16 bytes each.
-        inputs: hashes of the blocks' inputs (`input_hashes`).
+        input_hashes: the hashes of the blocks' inputs.
         seconds: seconds spent computing and writing the blocks.
         measurements: for each block run an array with a row per block (`kernels.measurements`);
             empty if this unit is not measured, None if no unit is measured.
@@ -49,7 +49,7 @@ class WrittenBlocks:
     indices: range
     nbytes: int
     hashes: bytes
-    inputs: bytes
+    input_hashes: bytes
     seconds: float
     measurements: Sequence[np.ndarray] | None = None
 
@@ -172,12 +172,12 @@ class Committer:
         seconds: dict[int, float] = {}
         for blocks in batch:
             number = blocks.unit.number
-            hashes, inputs = self._hashes[number]
+            hashes, input_hashes = self._hashes[number]
             if not hashes:
                 self._measurements[number] = _empty_measurements(blocks.unit)
             assert len(hashes) == blocks.indices.start * HASH_BYTES
             hashes += blocks.hashes
-            inputs += blocks.inputs
+            input_hashes += blocks.input_hashes
             measurements, rows = self._measurements[number], blocks.measured_rows
             if measurements is not None:
                 all_measured = len(rows) == len(blocks.indices)
@@ -207,13 +207,13 @@ class Committer:
         self._on_commit(completed_units)
 
     def _unit_commit(self, number: int, seconds: float) -> UnitCommit:
-        hashes, inputs = map(bytes, self._hashes[number])
+        hashes, input_hashes = map(bytes, self._hashes[number])
         is_complete = len(hashes) == self._execution.plan.units[number].blocks * HASH_BYTES
         checksum = unit_checksum(hashes) if is_complete else None
         return UnitCommit(
             number=number,
             hashes=hashes,
-            input_hashes=inputs,
+            input_hashes=input_hashes,
             checksum=checksum,
             seconds=seconds,
             measurements=self._measurements[number],

@@ -90,10 +90,10 @@ class Attempt:
             self.context.reporter.began(record.number, self.budget.memory)
             self._sample(record.number)
             self._recover_and_execute(record)
-            executed = self._compacted() if self.plan.is_undecided else self
-            executed._finish()
-            executed._publish()
-        return executed.plan, record.merging_seconds
+            attempt = self._compacted() if self.plan.is_undecided else self  # has the final plan
+            attempt._finish()
+            attempt._publish()
+        return attempt.plan, record.merging_seconds
 
     @contextmanager
     def _journaled(self) -> Iterator[_Record]:

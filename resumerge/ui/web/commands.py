@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from resumerge.errors import (
+    DoubtfulNumbers,
     InputError,
     Interrupted,
     Problem,
@@ -80,6 +81,7 @@ class Commands:
         Raises:
             InputError: the command refused its arguments.
             Resumable, Interrupted: the command stopped before its end.
+            DoubtfulNumbers: a run that began with ``--strict`` is complete, with warnings.
         """
         stderr_end = ""
         with tempfile.TemporaryFile("w+", errors="replace") as printed:
@@ -140,6 +142,8 @@ def _error(words: Sequence[str], code: int, printed: str, said: str) -> Resumerg
             return Interrupted(signal.Signals[error["signal"]])
         if "problems" in error:
             return InputError([Problem(**problem) for problem in error["problems"]])
+        if "warnings" in error:
+            return DoubtfulNumbers(error["output"], tuple(error["warnings"]))
         return Resumable(Reason(error["reason"]), error["message"])
     except (IndexError, KeyError, TypeError, ValueError):
         return refuse(

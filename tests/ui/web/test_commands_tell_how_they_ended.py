@@ -9,7 +9,15 @@ from typing import Any
 
 import pytest
 
-from resumerge.errors import InputError, Interrupted, Problem, Reason, Resumable, ResumergeError
+from resumerge.errors import (
+    DoubtfulNumbers,
+    InputError,
+    Interrupted,
+    Problem,
+    Reason,
+    Resumable,
+    ResumergeError,
+)
 from resumerge.ui.web.commands import Commands
 
 PROGRAM = """#!/bin/sh
@@ -35,6 +43,7 @@ def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Commands:
     [
         (InputError([Problem("It is wrong", "recipe", line=3)]), 2),
         (Resumable(Reason.NETWORK, "The Hub is gone"), 75),
+        (DoubtfulNumbers("out", ("a tensor has NaN",)), 75),
         (Interrupted(signal.SIGINT), 130),
     ],
 )

@@ -13,7 +13,7 @@ _MODES = "pooling_mode_"
 """The prefix of the keys that state in older versions how tokens are pooled."""
 
 
-def notes_on_modules(recipe: Recipe, models: ModelViews) -> Iterator[str]:
+def notes_on_sentence_modules(recipe: Recipe, models: ModelViews) -> Iterator[str]:
     """Yield a sentence on each difference between the modules of a model and the reference's.
 
     Args:
@@ -35,7 +35,7 @@ def notes_on_modules(recipe: Recipe, models: ModelViews) -> Iterator[str]:
         yield from _differences(reference, ours, ref, theirs)
 
 
-def lacks_module(models: ModelViews, ref: ModelRef, tensor: str) -> bool:
+def lacks_sentence_module(models: ModelViews, ref: ModelRef, tensor: str) -> bool:
     """Return whether a tensor of the reference belongs to a module whose weights a model lacks."""
     folder, slash, _ = tensor.rpartition("/")
     ours, theirs = (models.sources[r].modules for r in (models.reference, ref))

@@ -56,8 +56,8 @@ class Fit:
 
 
 @dataclass(frozen=True)
-class Trial:
-    """The result of a trial.
+class TryResult:
+    """The result of trying a model.
 
     Args:
         output: the model's folder.
@@ -107,7 +107,7 @@ def try_model(
     text: Path | None = None,
     tokens: int = TOKENS,
     report: Report = lambda what: None,
-) -> Trial:
+) -> TryResult:
     """Load a finished model on the CPU, continue a prompt, and measure how well it predicts a text.
 
     Decoding is greedy. Only one model is in memory at a time. Nothing is written or downloaded; the
@@ -151,7 +151,9 @@ def try_model(
         if len({fit.tokens for fit in fits}) > 1:
             notes.append("Tokenizers differ: compare the bits for each byte, not the perplexities")
     characters = len(text_to_predict or "")
-    return Trial(str(out), prompt, generated, token_count, finite, missing, fits, characters, notes)
+    return TryResult(
+        str(out), prompt, generated, token_count, finite, missing, fits, characters, notes
+    )
 
 
 class _Loaded:
