@@ -25,7 +25,8 @@ from resumerge.engine.mirror_session.abandon import abandon_mirror, find_written
 from resumerge.engine.mirror_session.checks import check_has_mirror
 from resumerge.engine.mirror_session.session import MirrorSession
 from resumerge.engine.opening.open_sources import SourcesUnavailable
-from resumerge.engine.opening.pinned_plan import pinned_plan, pins_of, ranks_of
+from resumerge.engine.opening.pinned_plan import pinned_plan
+from resumerge.engine.opening.pins import pins_of, ranks_of
 from resumerge.engine.recovery.open_ledger import open_ledger
 from resumerge.engine.recovery.ownership import written_files
 from resumerge.engine.resources.lock import output_lock, run_lock

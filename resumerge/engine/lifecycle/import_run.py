@@ -19,7 +19,7 @@ from resumerge.engine.context import RunContext
 from resumerge.engine.lifecycle.bucket_output import check_stays_in_bucket
 from resumerge.engine.mirror_session.checks import check_apart, refuse_mirror
 from resumerge.engine.mirror_session.session import MirrorSession
-from resumerge.engine.opening.pinned_plan import pinned_path
+from resumerge.engine.opening.pins import pinned_path
 from resumerge.engine.recovery.open_ledger import read_ledger
 from resumerge.engine.resources.lock import run_lock
 from resumerge.engine.resources.temporary import TemporaryFolder

@@ -21,7 +21,8 @@ from resumerge.engine.checks.drift import check_same_plan
 from resumerge.engine.context import RunContext
 from resumerge.engine.evaluation.evaluator import Evaluator
 from resumerge.engine.execute.budget import resource_budget
-from resumerge.engine.opening.pinned_plan import pinned_plan, pins_of, ranks_of
+from resumerge.engine.opening.pinned_plan import pinned_plan
+from resumerge.engine.opening.pins import pins_of, ranks_of
 from resumerge.engine.recovery.open_ledger import read_ledger
 from resumerge.engine.recovery.verification import Recomputation, Verification
 from resumerge.engine.recovery.verify import verify_run

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from resumerge.accounts import account
@@ -14,28 +12,27 @@ from resumerge.engine.checks.accounts import problems_of_accounts
 from resumerge.engine.checks.cluster import most_shards_here
 from resumerge.engine.context import RunContext
 from resumerge.engine.opening.open_sources import in_order, open_sources, with_place
-from resumerge.engine.opening.stage_models import StageModels, unshared_of
-from resumerge.engine.opening.streamed_sources import notes_on_streaming, problems_of_streaming
+from resumerge.engine.opening.plan_notes import notes_for_user
+from resumerge.engine.opening.planning_options import PlanningOptions
+from resumerge.engine.opening.stage_models import StageModels
+from resumerge.engine.opening.streamed_sources import problems_of_streaming
 from resumerge.engine.resources.collector import collector_paused
 from resumerge.errors import InputError, Problem
-from resumerge.ledger import Ledger
-from resumerge.options import SEED, SHARD_SIZE
+from resumerge.options import SHARD_SIZE
 from resumerge.output.gguf import problems_of_types, with_gguf
 from resumerge.output_path import STEM, OutputPath
-from resumerge.planning import Estimate, Plan, Unshared, check_recipe, estimate
+from resumerge.planning import Estimate, Plan, check_recipe, estimate
 from resumerge.planning.other_outputs.adapters import with_ranks
 from resumerge.planning.stage_results.kept import names_to_keep, problems_of_kept, with_kept
-from resumerge.planning.stage_results.spilled import Materialize, with_spilled
+from resumerge.planning.stage_results.spilled import with_spilled
 from resumerge.planning.written.sweeps import (
     plan_of_results,
     problems_of_equal_variants,
     problems_of_sweep,
 )
 from resumerge.recipe import ModelRef, Recipe
-from resumerge.recipe.references import is_local
-from resumerge.sources.companions import outward_links
 from resumerge.sources.remote.files import uncached
-from resumerge.sources.types import REMOTE, Source, numbered
+from resumerge.sources.types import Source, numbered
 
 NO_PINS: Mapping[str, dict[str, Any]] = {}
 NO_RANKS: Mapping[str, int] = {}
@@ -71,6 +68,7 @@ def pinned_plan(
     """
     context.reporter.doing("opening the models and planning")
     options = context.options
+    planning_options = PlanningOptions.of(options, created_with)
     is_file, is_gguf = out is not None and out.is_file, out is not None and out.is_gguf
     if recipe.extraction is not None and out is not None and is_file:
         raise InputError([_no_folder(recipe, out)])
@@ -82,12 +80,11 @@ def pinned_plan(
     stages = StageModels(context, numbered(_open(context, recipe, pins, problems)))
     plans: list[Plan] = []
     try:
-        plans.extend(_plans_of_results(context, recipe, out, stages, created_with, ranks))
+        plans.extend(_plans_of_results(context, recipe, out, stages, planning_options, ranks))
     except InputError as error:
         document_problems = (with_place(recipe, problem) for problem in error.problems)
         problems += [problem for problem in document_problems if problem not in problems]
-    keep = options.keep or created_with.get("keep") or ()
-    keep = names_to_keep(recipe, keep, every=options.intermediate_dir is not None)
+    keep = names_to_keep(recipe, planning_options.keep, every=options.intermediate_dir is not None)
     if not problems:
         plan = plan_of_results(recipe, plans)
         problems += problems_of_equal_variants(plan)
@@ -95,11 +92,10 @@ def pinned_plan(
         problems += problems_of_streaming(plan) if options.stream else []
     if problems:
         raise in_order(problems)
-    materialize = options.materialize or created_with.get("materialize") or Materialize.AUTO
     plan = _with_accounts(with_kept(plan, keep), strict=bool(options.strict))
-    plan = with_spilled(plan, Materialize(materialize))
+    plan = with_spilled(plan, planning_options.materialize)
     estimated = estimate(plan, options.mirror, most_shards_here(context))
-    notes = tuple(_notes(context, plan, estimated, out))
+    notes = tuple(notes_for_user(context, plan, estimated, out))
     return replace(plan, notes=notes, shard_size=_shard_size(plan)), estimated
 
 
@@ -128,7 +124,7 @@ def _plans_of_results(
     recipe: Recipe,
     out: OutputPath | None,
     stages: StageModels,
-    created_with: Mapping[str, Any],
+    planning_options: PlanningOptions,
     ranks: Mapping[str, int],
 ) -> Iterator[Plan]:
     """Yield the plan of each result of a recipe, after planning the recipe's stages.
@@ -136,14 +132,12 @@ def _plans_of_results(
     Raises:
         InputError: a document has problems. The documents after it are not planned.
     """
-    options = context.options
     is_file = out is not None and out.is_file
-    shard_size = options.shard_size or created_with.get("shard_size")
     plan_document = partial(
         stages.plan,
-        seed=created_with.get("seed", SEED) if options.seed is None else options.seed,
-        shard_size=shard_size or (SHARD_SIZE if is_file else None),
-        unshared=unshared_of(vars(options)) or unshared_of(created_with) or Unshared.REFUSED,
+        seed=planning_options.seed,
+        shard_size=planning_options.shard_size or (SHARD_SIZE if is_file else None),
+        unshared=planning_options.unshared,
         stem=out.model if out is not None and is_file else STEM,
     )
     for document in recipe.documents:
@@ -155,25 +149,10 @@ def _plans_of_results(
         if any(document is stage for stage in recipe.stages):
             stages.add(plan)
         elif out is not None and out.is_gguf:
-            yield with_gguf(plan, recipe, out.path.name, context.metadata, offline=options.offline)
+            offline = context.options.offline
+            yield with_gguf(plan, recipe, out.path.name, context.metadata, offline=offline)
         else:
             yield plan
-
-
-def _notes(
-    context: RunContext, plan: Plan, estimated: Estimate, out: OutputPath | None
-) -> Iterator[str]:
-    """Yield the notes on a plan, for the user."""
-    options = context.options
-    yield from _notes_of_stages(plan)
-    yield from plan.notes
-    yield from _notes_on_links(plan)
-    if options.shard_size is not None:
-        yield from _notes_on_shard_size(plan, is_gguf=out is not None and out.is_gguf)
-    if options.link:
-        yield from _notes_on_hard_links(context, plan, out)
-    if options.stream:
-        yield from notes_on_streaming(plan, estimated)
 
 
 def _shard_size(plan: Plan) -> int | None:
@@ -226,87 +205,3 @@ def _with_accounts(plan: Plan, *, strict: bool) -> Plan:
     if placed := [with_place(plan.recipe, problem) for problem in problems]:
         raise in_order(placed)
     return replace(plan, accounts=accounts)
-
-
-def pins_of(ledger: Ledger, *, reopen_local: bool) -> dict[str, dict[str, Any]]:
-    """Return the pins of a run's sources, by the text of their references.
-
-    Args:
-        ledger: the run's ledger.
-        reopen_local: whether local models have no pin, so that they are opened at the recipe's
-            paths.
-    """
-    sources = ledger.sources()
-    return {row["model"]: _pin(row, reopen_local=reopen_local) for row in sources}
-
-
-def ranks_of(ledger: Ledger, recipe: Recipe) -> dict[str, int]:
-    """Return the ranks of an extracted adapter's modules in a run, by module.
-
-    The result is empty if the recipe does not choose ranks by the computed differences. Until all
-    differences are computed, the ranks are the highest ones that may be chosen.
-    """
-    if recipe.extraction is None or not recipe.extraction.chooses_ranks:
-        return {}
-    expressions = {row["name"]: json.loads(row["expression"]) for row in ledger.units.all()}
-    ranks = {name: expression.get("rank") for name, expression in expressions.items()}
-    return {name: rank for name, rank in ranks.items() if type(rank) is int}
-
-
-def _pin(source: Mapping[str, Any], *, reopen_local: bool) -> dict[str, Any]:
-    if source["kind"] == "lora":
-        return {}
-    if source["kind"] in REMOTE:
-        return {"revision": source["revision"]}
-    path = pinned_path(source)
-    is_elsewhere = not path.exists() and is_local(source["model"])
-    return {} if reopen_local or is_elsewhere else {"path": path}
-
-
-def pinned_path(source: Mapping[str, Any]) -> Path:
-    """Return the path where a run found a local model: its folder, or its single file.
-
-    Args:
-        source: the row of the source in the ledger.
-    """
-    folder, identity = Path(source["folder"]), json.loads(source["identity"])
-    return folder / next(iter(identity.get("files", {})), "") if identity.get("single") else folder
-
-
-def _notes_of_stages(plan: Plan) -> Iterator[str]:
-    """Yield the notes of stages that the last document does not repeat.
-
-    A stage's reminders are omitted: they are about files that its result lacks, and that the output
-    does not need.
-    """
-    for stage in plan.stages:
-        for note in stage.notes:
-            if note not in (*stage.reminders, *plan.notes):
-                yield f"{stage.recipe.name}: {note}"
-
-
-def _notes_on_shard_size(plan: Plan, *, is_gguf: bool) -> Iterator[str]:
-    if is_gguf:
-        yield "--shard-size is ignored: a model in GGUF is one file"
-    elif plan.reference_model.single:
-        yield f"--shard-size is ignored: the output is one file, as {plan.reference_model.ref} is"
-
-
-def _notes_on_hard_links(context: RunContext, plan: Plan, out: OutputPath | None) -> Iterator[str]:
-    copied = [shard for shard in plan.shards if shard.copied is not None]
-    files = context.shard_files(plan, Path.cwd() if out is None else out.folder)
-    if not copied:
-        yield "--link has no effect: no file of the output is a copy of a model's file"
-    elif not any(map(files.will_link, copied)):
-        yield "--link has no effect: the output is not on the disk of the model, or it is streamed"
-
-
-def _notes_on_links(plan: Plan) -> Iterator[str]:
-    for part in plan.reference_model.parts.values():
-        is_folder = part.kind == "local" and not part.single
-        names = outward_links(part.folder, part.components) if is_folder else []
-        if names:
-            yield (
-                f"not copied: {', '.join(names)}, which are links to files outside of "
-                f"{part.folder}; to have them in the output, replace the links with the files"
-            )
