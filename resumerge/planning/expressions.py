@@ -25,6 +25,18 @@ from resumerge.tensors.target import Target, block_elements
 from resumerge.tokenizers.row_alignment import RowAlignment
 
 
+class Expressed(NamedTuple):
+    """The tensors of the output, each with the expression that computes it.
+
+    Args:
+        as_named: the tensors, each expert by its own name, in the order of the files.
+        as_stored: the same tensors, with experts packed or split as in the reference's files.
+    """
+
+    as_named: list[Target]
+    as_stored: list[Target]
+
+
 @dataclass(frozen=True)
 class Operand:
     """An input of an output tensor: a model's tensor, and the model's parameters for it."""

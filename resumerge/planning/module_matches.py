@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from resumerge.errors import Problem
 from resumerge.layout import ModulePart, find_parts
 from resumerge.layout.model_views import ModelViews
+from resumerge.planning.plan import LayerMap
 from resumerge.recipe import Module, Recipe
 from resumerge.recipe.spelling import did_you_mean
 
 ModuleMatch = tuple[Module, ModulePart]
 """A module of the recipe, and the part of the reference model that it names."""
+
+
+class Matched(NamedTuple):
+    """The recipe's modules, matched with parts of the models.
+
+    Args:
+        modules: the recipe's modules, each with the part of the reference that it names.
+        fitting: the modules whose layers all models have.
+        unnamed: the parts of the reference that no module names.
+        layer_maps: the origins of stacked layers.
+    """
+
+    modules: list[ModuleMatch]
+    fitting: list[ModuleMatch]
+    unnamed: list[ModulePart]
+    layer_maps: list[LayerMap]
 
 
 def match_modules(

@@ -8,8 +8,10 @@ from resumerge.experts.views import MixtureViews
 from resumerge.experts.written_experts import note_on_packed_files
 from resumerge.layout import listed
 from resumerge.layout.model_views import ModelViews
+from resumerge.planning.expressions import Expressed
+from resumerge.planning.module_matches import Matched
 from resumerge.planning.parameters import notes_on_filters
-from resumerge.planning.partial_results import Expressed, Matched, Specified
+from resumerge.planning.tensor_specs import Specified
 from resumerge.recipe import Recipe
 from resumerge.sizes import counted
 from resumerge.sources.tied_names import tied_names

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from resumerge.errors import InputError, Problem
 from resumerge.experts.views import MixtureViews
@@ -17,11 +18,11 @@ from resumerge.methods import METHODS, MergeMethod
 from resumerge.options import SHARD_SIZE
 from resumerge.output_path import STEM
 from resumerge.planning.check_recipe import unknown_method
-from resumerge.planning.expressions import Expressions
+from resumerge.planning.expressions import Expressed, Expressions
 from resumerge.planning.flat.low_rank import reminder_of_matrices
 from resumerge.planning.flat.matching import FlatMatching, FlatViews, is_flat, not_flat
 from resumerge.planning.mismatch import Mismatches
-from resumerge.planning.module_matches import ModuleMatch, match_modules
+from resumerge.planning.module_matches import Matched, ModuleMatch, match_modules
 from resumerge.planning.notes import notes_on_tensors
 from resumerge.planning.other_outputs.adapters import (
     is_combination,
@@ -31,7 +32,6 @@ from resumerge.planning.other_outputs.adapters import (
 )
 from resumerge.planning.other_outputs.mixtures import plan_mixture
 from resumerge.planning.parameters import Parameters, check_parameters
-from resumerge.planning.partial_results import Expressed, Matched, Specified, Tokens
 from resumerge.planning.plan import LayerMap, Plan, Unshared
 from resumerge.planning.quantised.weights import check_quantised, quantised_output
 from resumerge.planning.reference_files import (
@@ -47,6 +47,7 @@ from resumerge.planning.stacks.kinds import check_kinds, compare_layers
 from resumerge.planning.stacks.mixed import notes_on_mixed_layers, notes_on_mixed_models
 from resumerge.planning.stacks.outside import check_shared_counts, check_tensors_outside
 from resumerge.planning.tensor_specs import (
+    Specified,
     TensorSpec,
     aligned,
     copied,
@@ -119,6 +120,18 @@ def _find_method(recipe: Recipe) -> MergeMethod:
     if recipe.merge_method in METHODS:
         return METHODS[recipe.merge_method]
     raise InputError([unknown_method(recipe)])
+
+
+class _Tokens(NamedTuple):
+    """The row alignment and the chat template of the output.
+
+    Args:
+        rows: the alignment of the rows of tokens; None if the rows are not aligned.
+        chat_template: the chat template of the output; None for the reference's.
+    """
+
+    rows: RowAlignment | None
+    chat_template: str | None
 
 
 @dataclass
@@ -260,7 +273,7 @@ class _Planner:
         self.problems += check_shared_counts(self.recipe, self.models, maps)
         return maps
 
-    def _tokenizer(self) -> Tokens:
+    def _tokenizer(self) -> _Tokens:
         """Return the alignment of the rows of tokens, and the chat template of the output."""
         templates = self.tokenizers.templates
         reference = self.models.reference
@@ -271,11 +284,11 @@ class _Planner:
         self._collect(problems)
         self.notes += notes
         if self.recipe.tokenizer is None:
-            return Tokens(None, template)
+            return _Tokens(None, template)
         vocabularies = self.tokenizers.vocabularies
         assumed = self.tokenizers.assumed
         rows = RowAlignment(self.recipe, self.recipe.tokenizer, self.models, vocabularies, assumed)
-        return Tokens(rows, template)
+        return _Tokens(rows, template)
 
     def _specify(self, matched: Matched) -> Specified:
         """Return every tensor of the output, and the models' tensors that it does not use."""
@@ -354,7 +367,7 @@ class _Planner:
         self,
         layer_maps: list[LayerMap],
         targets: list[Target],
-        tokens: Tokens,
+        tokens: _Tokens,
         seed: int,
         shard_size: int | None,
         stem: str,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from resumerge.layout import (
     ModulePart,
@@ -27,6 +28,18 @@ from resumerge.sources.tied_names import is_embedding, tied_groups, tied_names
 from resumerge.sources.tied_weights import is_head
 from resumerge.tensor_uses import UnusedReason
 from resumerge.tensors.target import Target
+
+
+class Specified(NamedTuple):
+    """The tensors of the output, before their expressions are made.
+
+    Args:
+        specs: every tensor of the output.
+        unused: the names of each model's tensors that the output does not use.
+    """
+
+    specs: list[TensorSpec]
+    unused: Mapping[ModelRef, list[str]]
 
 
 @dataclass(frozen=True)
