@@ -6,7 +6,11 @@ Example:
     >>> resumerge.status("merged")["runs"][0]["state"]
     'done'
 
-`resumerge.options` declares the options that `run`, `resume`, `plan` and others share.
+There is one file for each subject: `merging.py` has the functions that merge, `searching.py` has
+`search`, and `recipes.py`, `runs.py` and `models.py` have the functions about recipes and methods,
+about runs and finished models, and about models and their cached files. `calls.py` has the code
+that they share: messages for Python users, and checks of arguments. `resumerge.options` declares
+the options that `run`, `resume`, `plan` and others share.
 """
 
 from __future__ import annotations
