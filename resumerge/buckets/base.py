@@ -1,4 +1,4 @@
-"""The interface for reading from a bucket of any cloud, used by `sources/` and the mirror."""
+"""The interface for reading from a bucket of any cloud."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Upcycling: mixtures of experts made from dense models.
 
 `planner.py` makes the plan, `choice.py` finds the output architecture that the models fit,
+`dense_models.py` names the tensors of dense models and compares them with config.json,
 `architectures/` describes each output architecture, and `gates/` makes the gates of routers.
 """
 
