@@ -1,4 +1,4 @@
-"""Upload a finished model to a repo of the Hub, without the files that the repo already has."""
+"""Upload a finished model to the Hub or another store, without files that are already there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`run`, `resume` and `reproduce`: the commands that merge."""
+"""The commands that merge, `run`, `resume` and `reproduce`, and planning without a run."""
 
 from __future__ import annotations
 

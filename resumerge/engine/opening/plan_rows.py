@@ -1,4 +1,4 @@
-"""The rows that store a plan in a new ledger."""
+"""The rows that store a plan in a ledger."""
 
 from __future__ import annotations
 
