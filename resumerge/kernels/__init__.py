@@ -2,12 +2,17 @@
 
 A kernel reads the vectors (`resumerge.native.Vector`) of a block run and writes its result into an
 output vector, rounded to that vector's dtype. The result does not depend on how a tensor is split
-into block runs. `blocks.py` defines block runs and scans. Each function in `elementwise.py`,
-`task_vectors.py` and `reductions.py` calls one function of the C extension, and calls it again if
-float32 overflows (`overflow.py`). `masks/` makes masks, and `selection/` finds order statistics.
-`linalg/` contains dense linear algebra. It uses torch, which is imported only if a plan needs it,
-or NumPy's BLAS and LAPACK. Kernels import `resumerge.native` and, to limit the threads of BLAS,
-`resumerge.host.blas`.
+into block runs. `blocks.py` defines block runs and scans. `elementwise.py` has sums, means and
+rounding by element, `task_vectors.py` combines task vectors, and `reductions.py` has dot products,
+norms and counts by block or row. Each of their functions calls one function of the C extension,
+and calls it again if float32 overflows (`overflow.py`). `masks/` makes masks, and `selection/`
+finds order statistics. `linalg/` contains dense linear algebra. It uses torch, which is imported
+only if a plan needs it, or NumPy's BLAS and LAPACK.
+
+`quantised.py` decodes and encodes the numbers of quantised weights, and `draws.py` draws random
+numbers. `measurements.py` measures how a merge changed each block, and `hashes.py` hashes blocks.
+`huge_pages.py` allocates large arrays. Kernels import `resumerge.native` and, for the threads of
+BLAS and for huge pages, `resumerge.host`.
 """
 
 from resumerge.kernels.blocks import Block, BlockRun, MapFunction, Scan, scan_mapped, sum_blocks

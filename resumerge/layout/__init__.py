@@ -2,9 +2,22 @@
 
 There are no tables of architectures, with two exceptions: the names of experts, which programs
 spell differently (`expert_names`), and the settings that a config.json leaves to the model class
-(`layer_rules/`). `model_views` finds the tensors of all models of a recipe by the names of one
-model. This room reads no weights. It imports `sources/types.py`, `sources/tied_names.py`, and
-`sources/tied_weights.py`; functions of the last file are also exported here.
+(`layer_rules/`).
+
+`names` splits a tensor's name at its layer number, `layers` infers the stacks of layers, and
+`counts` finds the key of config.json that counts each stack. `modules` divides a model into the
+parts that a recipe can name, `vocabulary_tensors` finds the tensors with a row for every token, and
+`groups` has the layers and kinds of tensors by which figures are summed.
+
+`match` finds the prefixes by which the names of two models differ, and `canonical_names` has the
+names that transformers gives to loaded tensors. `model_views` finds the tensors of all models of a
+recipe by the names of one model. `sentence_modules` compares the modules of sentence-transformers.
+`layer_lists` reads and writes the settings of config.json with an entry for each layer, and
+`layer_settings` moves them to the layers that slices choose.
+
+This room reads no weights. From `sources/` it imports only `sources/types.py`,
+`sources/tied_names.py`, and `sources/tied_weights.py`; functions of the last file are also exported
+here.
 """
 
 from resumerge.layout.canonical_names import DOWNS, GATES, UPS, CanonicalNames

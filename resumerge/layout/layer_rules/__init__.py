@@ -4,6 +4,12 @@ A config.json may leave the kind of each layer to its class: every sixth layer a
 tokens, the first three have no experts. Each rule here is a fact of one or several classes of
 transformers: the name of the setting, its entries for a number of layers, and the keys from which
 the class derives the entries. A test compares the rules with the classes.
+
+`rule` has the type of a rule, and functions for common patterns. `attention` has the rules of full
+attention and rotary positions, `experts` those of layers with experts, and `hybrids` those of
+blocks of different kinds. `layer_sizes` has sizes that differ between layers, `shared_states` the
+layers that read another layer's results, and `picked_layers` lists that select layers by number.
+`numbered` has the settings that no key can state.
 """
 
 from __future__ import annotations
