@@ -1,4 +1,4 @@
-"""The open SQLite file of a ledger. Only ledger/ uses SQL; other packages call named methods.
+"""The open SQLite file of a ledger. Only ledger/ uses its SQL; other rooms call named methods.
 
 sqlite-utils creates the tables, and reads and writes rows. This file adds the features that
 sqlite-utils lacks: transactions that wait for other writers, durable commits, use by several

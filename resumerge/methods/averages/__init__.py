@@ -1,1 +1,4 @@
-"""Averages and statistics of each element over the models, and plain copies."""
+"""Averages and statistics of each element over the models, and plain copies.
+
+One file for each method.
+"""

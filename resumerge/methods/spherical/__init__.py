@@ -1,1 +1,1 @@
-"""Methods that interpolate along arcs or on the sphere."""
+"""Methods that interpolate along arcs or on the sphere. One file for each method."""
