@@ -1,4 +1,4 @@
-"""The YAML text of a recipe, from a Python mapping."""
+"""The recipes of commands that extract, and the YAML text of a recipe from a Python mapping."""
 
 from __future__ import annotations
 
