@@ -3,8 +3,10 @@
 There is one short file for each scheme. A scheme recognises its weights by the names, dtypes and
 shapes of tensors. If these are not enough, it also reads quantization_config. For each weight, it
 returns an expression that decodes the weight (`tensors/quantised/`), under the weight's plain name.
-`scheme.py` defines the arguments and results of a scheme. Code that opens a model calls
-`dequantised_weights`. Some schemes can be written, too; `output.py` describes them.
+`scheme.py` defines the arguments and results of a scheme, and `grids.py` makes the expression of a
+weight with one scale for each block. Code that opens a model calls `dequantised_weights`. Some
+schemes can be written, too; `output.py` describes them. `gguf_blocks.py` decodes and encodes the
+blocks of llama.cpp, for `sources/gguf/` and `output/gguf/`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The uses of a model's tensors, and the reasons why a tensor is not used.
+"""The uses of a model's tensors (`uses`), and the reasons why a tensor is not used (`reasons`).
 
 The names are those in ledgers and JSON. This room imports no other room, so that a status is shown
 without delay.

@@ -3,13 +3,23 @@
 Each kind of tensor has its own small file, with its shape and dtype, its memory, its JSON, and the
 computation of a range of its elements (`read`). Any tensor can be an operand of another tensor.
 
+- `tensor.py` has the base class.
 - `stored/` has the tensors in files.
 - `generated/` has tensors that are filled, drawn or listed.
-- `adapters/` has weights that an adapter changes.
+- `adapters/` has weights that an adapter changes, and adapters that a merge writes.
 - `quantised/` has the weights that stored codes and scales represent, and the codes and scales in
   which weights are written.
-- `evaluation.py` has the files, buffers and statistics that tensors are computed with.
-- `target.py` has the size of a block, which is part of the format.
+- `merged.py` has results of a merge method, and `computed.py` results of a step that reads whole
+  operands.
+- `sliced.py` and `parts.py` take a part of a tensor, `stacked.py` joins tensors, and `tiled.py`
+  joins the boxes that several training processes saved.
+- `gathered.py` has an embedding with rows from several tensors, and `rows.py` the origin of each
+  row.
+- `rounded.py` rounds to another dtype, and `spilled.py` keeps a tensor in a scratch file.
+- `evaluation.py` has the files, buffers and statistics that tensors are computed with, and
+  `buffers.py` the buffers that a thread reuses.
+- `target.py` has a tensor of the output, and the size of a block, which is part of the format.
+- `dtypes.py` has the element types.
 
 This room knows nothing about models.
 """

@@ -1,4 +1,7 @@
-"""Tensors that are stored in files, whether or not their elements are contiguous."""
+"""Tensors that are stored in files, whether or not their elements are contiguous.
+
+`stored` has the tensors, and `strided` reads ranges of elements that are not contiguous.
+"""
 
 from resumerge.tensors.stored.stored import Stored, stored_in, with_stored
 
