@@ -1,1 +1,5 @@
-"""The results of stages: those kept as models in the output, and the tensors that are spilled."""
+"""The results of stages.
+
+`kept` plans those that are written to the output as models, and `spilled` chooses those that are
+written to scratch files.
+"""
