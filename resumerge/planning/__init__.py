@@ -1,12 +1,11 @@
 """Makes the plan of a merge: units, shards, fingerprint and estimate.
 
-`planner.py` has the order of the steps, `partial_results.py` what each step passes to the next, and
-`plan.py` the result. `check_recipe.py` checks a recipe before models are opened, `slices.py` its
-numbers of models and layers, and `parameters.py` its parameters, whose values for each tensor it
-resolves. `module_matches.py` matches the recipe's modules with parts of the reference model,
-`tensor_specs.py` lists the output's tensors with their names in every input, and `expressions.py`
-makes the expression that computes each tensor. `whole_numbers.py` chooses the model whose counters
-and positions are copied.
+`planner.py` has the order of the steps, and `plan.py` the result. `check_recipe.py` checks a recipe
+before models are opened, `slices.py` its numbers of models and layers, and `parameters.py` its
+parameters, whose values for each tensor it resolves. `module_matches.py` matches the recipe's
+modules with parts of the reference model, `tensor_specs.py` lists the output's tensors with their
+names in every input, and `expressions.py` makes the expression that computes each tensor.
+`whole_numbers.py` chooses the model whose counters and positions are copied.
 
 `mismatch.py` reports tensors of the models that do not fit, `reference_files.py` the lack of a
 config.json or tokenizer, and `notes.py` tensors that were renamed, copied or left out.

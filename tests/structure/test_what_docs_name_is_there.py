@@ -1,6 +1,7 @@
 """Promise: every file and folder that a folder's docstring or the lists of rooms name exists.
 
-Every folder is named, too: in the docstring of the one around it, or in one of the lists.
+Every folder is named, too: in the docstring of the one around it, or in one of the lists. A
+folder's docstring names each of its files.
 """
 
 from __future__ import annotations
@@ -134,6 +135,36 @@ def _our_files() -> dict[str, list[Path]]:
 def _is_in(name: str, path: str) -> bool:
     files = [f for f in _our_files()[Path(path).name] if f.as_posix().endswith(f"/{path}")]
     return any(re.search(rf"\b{name}\b", file.read_text(encoding="utf-8")) for file in files)
+
+
+ONE_FILE_FOR_EACH = {
+    "cli": "command",
+    "experts/upcycling/architectures": "architecture",
+    "methods/averages": "method",
+    "methods/pairs": "method",
+    "methods/spherical": "method",
+    "methods/task_vectors": "method",
+    "quantisation": "scheme",
+    "sources/adapter_programs": "program",
+    "sources/formats": "format",
+    "ui/terminal": "command",
+}
+"""The folders whose docstring says of what they have a file each, and need not name them."""
+
+
+def test_the_docstring_of_a_folder_names_each_file() -> None:
+    unnamed = []
+    for folder in FOLDERS[1:]:
+        text, path = docstring(folder), folder.relative_to(PACKAGE).as_posix()
+        if path in ONE_FILE_FOR_EACH:
+            assert re.search(
+                rf"\b(?:one|each)\b.*\b{ONE_FILE_FOR_EACH[path]}", text, re.I | re.S
+            ), path
+            continue
+        named = set(re.findall(r"`(\w+)[`.]", text))
+        stems = {file.stem for file in folder.glob("[!_]*.py")}
+        unnamed += [f"{path}/{stem}.py" for stem in sorted(stems - named)]
+    assert unnamed == []
 
 
 def test_every_folder_is_named() -> None:
