@@ -38,11 +38,13 @@ demo: $(VENV)/.ready
 # Tests start thousands of processes, each of which would compile the package for itself.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Each process has whole files: what a file's tests share is made once. Half of a test's time is
-# spent waiting (for signals, servers, timeouts), so that three processes keep two cores busy.
+# Each process has whole files: what a file's tests share is made once. Quick tests compute half of
+# their time, slow tests a third; otherwise they wait (for signals, servers, timeouts). So three
+# processes keep two cores busy, and four for slow tests, which take 12 GB of memory together.
 # Which tests are in which suite: tests/support/suites/.
-PYTEST := -m pytest -q --numprocesses 3 --dist loadfile --no-loadscope-reorder
-SUITE := tests/support/disk_in_memory.sh $(BIN)/python $(PYTEST)
+PROCESSES := 3
+PYTEST = -m pytest -q --numprocesses $(PROCESSES) --dist loadfile --no-loadscope-reorder
+SUITE = tests/support/disk_in_memory.sh $(BIN)/python $(PYTEST)
 REPORTS := build/suites
 TIMES := PYTHONPATH=tests/support $(BIN)/python -m suites
 
@@ -56,7 +58,7 @@ test-small: $(SMALL)/.ready
 
 # Everything, nothing twice; then whether each quick file has stayed quick.
 test-all: lint test
-	$(SUITE) --suite rest --junitxml $(REPORTS)/rest.xml
+	$(SUITE) --numprocesses 4 --suite rest --junitxml $(REPORTS)/rest.xml
 	$(TIMES) check $(REPORTS)/quick.xml
 
 # Which tests are about the source file FILE: those that import it, or a name of it.

@@ -2,7 +2,7 @@
 
 `model.py` lists the files of a repo at a commit, and `file.py` has one file: its copy in the
 standard cache (`cache.py`), and its download, through Xet by `xet.py`. `content_hash.py` compares
-bytes with the Hub's hash. `client.py` makes small requests, with retries and the errors that users
+bytes with the Hub's hash. `calls.py` makes small requests, with retries and the errors that users
 see, and `http.py` streams a GET. `search.py` searches for models.
 
 `sources/` and `mirror/` use this room. It does not depend on runs or recipes, and does not

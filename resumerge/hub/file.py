@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from resumerge.errors import InputError, Reason, Resumable, ResumergeError, refuse
 from resumerge.hub.cache import cache_folder, repo_folder, snapshot_folder
-from resumerge.hub.client import explain_hub_error, is_offline, retry_after
+from resumerge.hub.calls import explain_hub_error, is_offline, retry_after
 from resumerge.hub.content_hash import ExpectedHash, is_intact
 from resumerge.hub.http import get, get_at_known_server
 from resumerge.hub.xet import download_by_xet, is_served_by_xet

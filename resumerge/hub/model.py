@@ -15,7 +15,7 @@ from resumerge.hub.cache import (
     repo_folder,
     snapshot_folder,
 )
-from resumerge.hub.client import hub_call
+from resumerge.hub.calls import hub_call
 from resumerge.hub.content_hash import guess_etag
 from resumerge.hub.file import LIST_TIMEOUT, HubFile, hub_offline_error, hub_version
 from resumerge.remote.metadata_cache import MetadataCache

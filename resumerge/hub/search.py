@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 
 from resumerge.errors import refuse
-from resumerge.hub.client import hub_call, is_offline
+from resumerge.hub.calls import hub_call, is_offline
 
 
 def search_models(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from resumerge.hub.client import hub_call
+from resumerge.hub.calls import hub_call
 
 XET_ONLY = 50_000_000_000
 """The size in bytes above which the Hub serves a file only through Xet."""

@@ -1,4 +1,4 @@
-/* Rounding to the stored type. */
+/* Rounding to the stored type; vectors.h has the rounding of one number (to_bf16, to_f16, …). */
 #pragma once
 
 #include "vectors.h"

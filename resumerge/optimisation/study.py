@@ -162,7 +162,7 @@ class Study:
                 self._study.set_user_attr(BATCH, latest_batch)
         numbers = range(latest_batch[0], sum(latest_batch))
         unfinished = [n for n in numbers if not self._is_finished(n)]
-        return [self._ask(number) for number in unfinished]
+        return [self._suggest(number) for number in unfinished]
 
     @property
     def _finished(self) -> int:
@@ -177,7 +177,7 @@ class Study:
         trials = self.trials
         return number < len(trials) and trials[number].state.is_finished()
 
-    def _ask(self, number: int) -> optuna.Trial:
+    def _suggest(self, number: int) -> optuna.Trial:
         """Return the trial with a number, with suggestions for all parameters."""
         import optuna
 
@@ -187,7 +187,7 @@ class Study:
             if number < len(trials) and trials[number].state.name == "RUNNING":
                 trial = optuna.trial.Trial(self._study, trials[number]._trial_id)
                 if len(trial.params) == len(self._distributions):
-                    return trial  # sampled before others of its batch were told
+                    return trial  # sampled before another trial of its batch had values
             else:
                 if self._grid is not None and number == len(trials):
                     self._study.enqueue_trial(self._grid[number])

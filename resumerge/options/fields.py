@@ -192,8 +192,8 @@ class OptionFields:
     )
     no_accounts: bool = declare(
         Flag(),
-        "Do not measure what changes: how far each model differs from the base, and what of a "
-        "change survives rounding. The accounts of tensors stay.",
+        "Do not measure the numbers of the merge: how far each model differs from the base, and "
+        "what of a change survives rounding. The accounts of tensors stay.",
         commands=(*_ALL_THAT_MERGE, "search"),
         default=False,
         kept=Kept.BEGUN_WITH,

@@ -8,7 +8,7 @@ names in every input, and `expressions.py` makes the expression that computes ea
 `whole_numbers.py` chooses the model whose counters and positions are copied.
 
 `mismatch.py` reports tensors of the models that do not fit, `reference_files.py` the lack of a
-config.json or tokenizer, and `notes.py` tensors that were renamed, copied or left out.
+config.json or tokenizer, and `tensor_notes.py` tensors that were renamed, copied or left out.
 `fingerprint.py` hashes everything that decides the output's bytes; `versions.py` has the versions
 that do. `reads.py` lists the ranges of files that a merge will read.
 

@@ -23,7 +23,6 @@ from resumerge.planning.flat.low_rank import reminder_of_matrices
 from resumerge.planning.flat.matching import FlatMatching, FlatViews, is_flat, not_flat
 from resumerge.planning.mismatch import Mismatches
 from resumerge.planning.module_matches import Matched, ModuleMatch, match_modules
-from resumerge.planning.notes import notes_on_tensors
 from resumerge.planning.other_outputs.adapters import (
     is_combination,
     plan_combination,
@@ -46,6 +45,7 @@ from resumerge.planning.stacks.implied import check_implied
 from resumerge.planning.stacks.kinds import check_kinds, compare_layers
 from resumerge.planning.stacks.mixed import notes_on_mixed_layers, notes_on_mixed_models
 from resumerge.planning.stacks.outside import check_shared_counts, check_tensors_outside
+from resumerge.planning.tensor_notes import notes_on_tensors
 from resumerge.planning.tensor_specs import (
     Specified,
     TensorSpec,

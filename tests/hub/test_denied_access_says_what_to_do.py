@@ -11,7 +11,7 @@ from huggingface_hub.errors import HfHubHTTPError
 from loopback_hub import Hub
 
 from resumerge.errors import InputError, Reason, Resumable
-from resumerge.hub.client import explain_hub_error, retry_after
+from resumerge.hub.calls import explain_hub_error, retry_after
 from resumerge.sources.remote.files import fetch
 from resumerge.sources.remote.hub import open_hub_model
 

@@ -13,7 +13,7 @@ from loopback_hub import Hub
 
 from resumerge.errors import InputError, Resumable
 from resumerge.hub.cache import link_etag, remembered_commit, repo_folder
-from resumerge.hub.client import brief, explain_hub_error
+from resumerge.hub.calls import brief, explain_hub_error
 from resumerge.hub.content_hash import REGULAR_LIMIT, guess_etag, is_intact
 from resumerge.hub.model import cached_files
 from resumerge.remote.callbacks import DownloadCallbacks

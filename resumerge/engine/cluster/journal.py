@@ -35,9 +35,13 @@ class ShardJournal:
     watch: SourceWatch
     progress: list[Progress]
     _units: int = 0
+    """The units that this attempt committed."""
     _nbytes: int = 0
+    """The bytes of output that this attempt committed."""
     _batch: int = 0
+    """The number of the latest batch."""
     _before: int = field(init=False)
+    """The bytes of output that were committed before this attempt."""
 
     def __post_init__(self) -> None:
         self._before = bytes_committed(self.computation.plan.units, self.progress)
@@ -58,28 +62,28 @@ class ShardJournal:
         Raises:
             Resumable: a source changed, or a block was committed with another hash before.
         """
-        record = finished.record
+        record, computation = finished.record, self.computation
         self.compare(shard, record, task, str(finished.node))
-        self.watch.check(self.computation.plan.units[shard.first : shard.last])
+        self.watch.check(computation.plan.units[shard.first : shard.last])
         if not self.exchange.has(shard, record):
             return False
         new_units = [unit for unit in record.units if not self.progress[unit.number].is_complete]
         progress = [self.progress[unit.number] for unit in new_units]
         before = bytes_committed(
-            [self.computation.plan.units[unit.number] for unit in new_units], progress
+            [computation.plan.units[unit.number] for unit in new_units], progress
         )
         self._batch += 1
         self._units += len(new_units)
         self._nbytes += (
-            sum(self.computation.plan.units[unit.number].nbytes for unit in new_units) - before
+            sum(computation.plan.units[unit.number].nbytes for unit in new_units) - before
         )
         totals = {
             "units_committed": self._units,
             "bytes_committed": self._nbytes,
             "peak_rss": peak_rss(),
         }
-        self.computation.ledger.units.commit_batch(
-            self.computation.attempt, self._batch, new_units, totals, self._sample()
+        computation.ledger.units.commit_batch(
+            computation.attempt, self._batch, new_units, totals, self._sample()
         )
         for unit in new_units:
             self.progress[unit.number] = Progress(
@@ -87,17 +91,14 @@ class ShardJournal:
                 hashes=unit.hashes,
                 input_hashes=b"",
                 checksum=unit.checksum,
-                attempt=self.computation.attempt,
+                attempt=computation.attempt,
                 batch=self._batch,
             )
-        self.computation.files.remove(
-            shard
-        )  # the partial file of an earlier attempt without a cluster
-        record_sealed(
-            shard, self.computation.ledger, self.computation.context.storage, record.mirrored
-        )
+        # An earlier attempt without a cluster may have left a partial file.
+        computation.files.remove(shard)
+        record_sealed(shard, computation.ledger, computation.context.storage, record.mirrored)
         self.exchange.journaled(task, shard)
-        self.computation.sealed(shard.number)
+        computation.sealed(shard.number)
         return True
 
     def compare(self, shard: Shard, record: ShardRecord, task: str, node: str) -> None:

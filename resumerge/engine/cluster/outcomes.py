@@ -1,4 +1,8 @@
-"""The outcomes of tasks, which workers return to the driver."""
+"""The outcomes of tasks, which workers return to the driver.
+
+`ShardJournal` (`journal.py`) compares the hashes of a `Finished` with committed ones, and
+`exchange/conflicts.py` compares a published shard with another task's.
+"""
 
 from __future__ import annotations
 

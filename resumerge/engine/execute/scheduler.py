@@ -57,7 +57,7 @@ class Scheduler:
         committer: Committer,
         page_cache: PageCache,
     ) -> None:
-        self._execution, self._evaluator = execution, evaluator
+        self._execution = execution
         self._queue, self._committer = queue, committer
         self._governor, self._stop = execution.governor, execution.stop
         self._read_ahead = ReadAhead(execution.plan, execution.reader)

@@ -161,6 +161,7 @@ def _check_and_merge(
         reconciler: the reconciler that brought ledger and mirror into agreement; None without a
             mirror.
     """
+    # check
     only_in_mirror = [] if reconciler is None else reconciler.compare()
     _check_space(context, run.out.folder, plan, only_in_mirror)
     budget = resource_budget(context, plan, estimate, memory_wait=context.options.memory_wait)

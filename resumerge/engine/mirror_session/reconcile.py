@@ -62,6 +62,7 @@ class Reconciler:
         if self._run["mirror"] == self._mirror.url:
             self._mirror.check_mounted()
         with TemporaryFolder() as folder:
+            # A finished mirror is reported without the lease: this machine writes nothing there.
             state = self._mirror.read_state(folder / "before-the-lease.db")
             self._check_not_emptied(state, may_be_empty=may_be_empty)
             incomplete = None
@@ -78,7 +79,8 @@ class Reconciler:
                 if self._is_new_mirror:
                     self._change_mirror(state)
                 self._reopen(incomplete, state.files, lease.token)
-                may_be_empty = True
+                may_be_empty = True  # the manifest is removed, and shards may be missing
+            # Before it gave up the lease, another machine may have written since the first reading.
             state = self._mirror.read_state(folder / LEDGER_FILE)
             self._adopt(state, folder / LEDGER_FILE, may_be_empty=may_be_empty)
         if self._is_new_mirror:
@@ -308,11 +310,8 @@ def fetch_from_mirror(
         except OSError as error:
             if not is_full(error) and error.filename not in (str(incoming), str(incoming) + PART):
                 raise
-            for path in (
-                incoming,
-                incoming.with_name(incoming.name + PART),
-            ):  # make space on the disk
-                storage.remove(path)
+            for name_of_part in ("", PART):  # makes space on the disk
+                storage.remove(incoming.with_name(incoming.name + name_of_part))
             raise as_resumable(error) from error
 
     try:

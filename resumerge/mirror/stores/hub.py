@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from resumerge.digests import ExpectedContent
 from resumerge.errors import refuse
-from resumerge.hub.client import is_offline
+from resumerge.hub.calls import is_offline
 from resumerge.hub.file import HubFile
 from resumerge.mirror.stores.base import SMALL, Moved, Store, StoreError
 from resumerge.mirror.stores.hub_address import SCHEME, repo_of

@@ -18,7 +18,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from resumerge.errors import InputError, Reason, Resumable, ResumergeError
-from resumerge.hub.client import account_in_words, brief, http_error, is_page_of_others, retry_after
+from resumerge.hub.calls import account_in_words, brief, http_error, is_page_of_others, retry_after
 from resumerge.mirror.stores.base import StoreError
 from resumerge.retry import is_temporary_status
 from resumerge.storage import DISK_FULL

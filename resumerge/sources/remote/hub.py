@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from resumerge.errors import InputError, Resumable
 from resumerge.hub.cache import COMMIT
-from resumerge.hub.client import is_offline
+from resumerge.hub.calls import is_offline
 from resumerge.hub.model import cached_hub_model, hub_model
 from resumerge.recipe.types import ModelRef
 from resumerge.remote.metadata_cache import MetadataCache
