@@ -12,14 +12,14 @@ import pytest
 
 from resumerge.buckets import calls
 from resumerge.errors import InputError, Resumable, ResumergeError
-from resumerge.hub import client
+from resumerge.hub.calls import explain_hub_error
 from resumerge.remote.cache_errors import usable_cache
 
 FILE = "/cache/blobs/abc.incomplete"
 
 
 def of_the_hub(error: OSError) -> ResumergeError | None:
-    return client.explain_hub_error(error, "org/name", None)
+    return explain_hub_error(error, "org/name", None)
 
 
 def of_a_bucket(error: OSError) -> ResumergeError | None:

@@ -225,7 +225,7 @@ def test_copied_blocks_are_written_one_by_one_and_computed_ones_together() -> No
         assert bench.of("write") == (single if copied else together)
         [[written]] = bench.written
         assert written.hashes == b"".join(map(hash_block, blocks))
-        assert written.inputs == 2 * b"inputs"
+        assert written.input_hashes == 2 * b"inputs"
 
 
 def test_each_unit_has_its_own_statistics_and_a_small_one_makes_them_itself() -> None:
