@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from resumerge.documents.accounts import (
     NOT_MEASURED,
@@ -23,7 +23,10 @@ from resumerge.engine.resources.lock import lock_holder
 from resumerge.event_kinds import EventKind
 from resumerge.ledger import LEDGER_FILE, SNAPSHOT_FILE, Ledger, Row
 from resumerge.ledger.run_store import output_as_named
-from resumerge.output_path import OutputPath
+from resumerge.output_path import OutputPath, is_weights
+
+if TYPE_CHECKING:
+    from resumerge.mirror.manifest import Manifest
 
 
 def describe_run(folder: Path, *, every_tensor: bool = False) -> dict[str, Any]:
@@ -76,6 +79,31 @@ def empty_run(name: str, state: str) -> dict[str, Any]:
         "events": [],
         "mirror": None,
         "cluster": None,
+    }
+
+
+def describe_finished(url: str, manifest: Manifest) -> dict[str, Any]:
+    """Return the document of a finished run, from the manifest of its mirror.
+
+    Args:
+        url: the mirror's address.
+        manifest: the mirror's manifest.
+    """
+    sizes = {name: size for name, (size, _) in manifest.files.items()}
+    shards = [size for name, size in sizes.items() if is_weights(name)]
+    count, nbytes = len(shards), sum(shards)
+    run = empty_run(manifest.run, "done")
+    attempts = describe_attempts(manifest.attempts)
+    return {
+        **run,
+        "output": url,
+        "created": manifest.created,
+        "units": {"total": manifest.units, "committed": manifest.units},
+        "attempts": attempts,
+        "memory": run["memory"] | {"peak_rss": max((a["peak_rss"] for a in attempts), default=0)},
+        "bytes": {"total": nbytes, "committed": nbytes},
+        "shards": run["shards"] | {"total": count, "sealed": count},
+        "mirror": describe_mirror(url, shards, here=False),
     }
 
 

@@ -12,20 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from resumerge.documents.run import (
-    describe_attempts,
+    describe_finished,
     describe_from_ledger,
-    describe_mirror,
     describe_run,
-    empty_run,
 )
 from resumerge.ledger import LEDGER_FILE, Ledger
 from resumerge.ledger.run_store import RunStore
 from resumerge.optimisation.state import find_search, list_searches
-from resumerge.output_path import is_weights
 
 if TYPE_CHECKING:
     from resumerge.mirror.lease_record import LeaseRecord
-    from resumerge.mirror.manifest import Manifest
 
 CLOCK_ERROR_TO_TELL = 600.0
 """The assumed error of another machine's clock in seconds, for display only.
@@ -96,7 +92,7 @@ def status_of_mirror(url: str, *, every_tensor: bool = False) -> dict[str, Any]:
     folder = _folder(url)
     state = session.read_state(folder / LEDGER_FILE)
     if state.manifest is not None:
-        return _finished(session.url, state.manifest)
+        return describe_finished(session.url, state.manifest)
     if not state.snapshot:
         raise refuse_mirror(session, state)
     lease = retry_store(session.store, lambda: read_lease(session.store, state.files))
@@ -123,26 +119,6 @@ def _folder(url: str) -> Path:
     folder = _folders[url] = Path(tempfile.mkdtemp(prefix="resumerge-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
-
-
-def _finished(url: str, manifest: Manifest) -> dict[str, Any]:
-    """Return the document of a finished run, from the manifest of its mirror."""
-    sizes = {name: size for name, (size, _) in manifest.files.items()}
-    shards = [size for name, size in sizes.items() if is_weights(name)]
-    count, nbytes = len(shards), sum(shards)
-    run = empty_run(manifest.run, "done")
-    attempts = describe_attempts(manifest.attempts)
-    return {
-        **run,
-        "output": url,
-        "created": manifest.created,
-        "units": {"total": manifest.units, "committed": manifest.units},
-        "attempts": attempts,
-        "memory": run["memory"] | {"peak_rss": max((a["peak_rss"] for a in attempts), default=0)},
-        "bytes": {"total": nbytes, "committed": nbytes},
-        "shards": run["shards"] | {"total": count, "sealed": count},
-        "mirror": describe_mirror(url, shards, here=False),
-    }
 
 
 def _is_alive(lease: LeaseRecord) -> bool:

@@ -18,7 +18,7 @@
 #include "sums.h"
 #include "table.h"
 #include "task_vectors.h"
-#include "voted_sum.h"
+#include "consensus_ta.h"
 
 #define KERNELS                                             \
     {                                                       \

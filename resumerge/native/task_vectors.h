@@ -1,4 +1,4 @@
-/* Task vectors made sparse, combined, and added to the base. */
+/* Task vectors made sparse, combined (TIES: where they have the elected sign), added to the base. */
 #pragma once
 
 #include "selection.h"

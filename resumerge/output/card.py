@@ -9,7 +9,7 @@ import yaml
 from resumerge.methods import METHODS
 from resumerge.output.provenance import KEY, Provenance
 from resumerge.planning.plan import Plan
-from resumerge.planning.quantised.alike import QuantisedOutput
+from resumerge.planning.quantised.quantised_output import QuantisedOutput
 from resumerge.printable import code_span, escaped, in_fence
 from resumerge.recipe.references import HUB
 from resumerge.recipe.types import OF_PROMPTS

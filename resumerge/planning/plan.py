@@ -14,7 +14,7 @@ from resumerge.extraction import MadeAdapter
 from resumerge.kernels.blocks import BlockRun
 from resumerge.layout import Layers
 from resumerge.output_path import GGUF
-from resumerge.planning.quantised.alike import QuantisedOutput
+from resumerge.planning.quantised.quantised_output import QuantisedOutput
 from resumerge.recipe import Recipe
 from resumerge.sizes import counted
 from resumerge.sources.left_out import LeftOut

@@ -13,8 +13,9 @@ from commands import DISK_FULL, resumerge
 
 import resumerge as package
 from resumerge import api
-from resumerge.documents.run import describe_attempts, empty_run
+from resumerge.documents.run import describe_attempts, describe_finished, empty_run
 from resumerge.ledger.tables import TABLES
+from resumerge.mirror.manifest import Manifest
 
 ANY_NUMBER = (int, float)
 OR_NULL = type(None)
@@ -164,6 +165,8 @@ def test_a_run_of_which_little_is_known_has_every_field(place: Path) -> None:
     [run] = document(place, "status", "done")["runs"]
     empty = empty_run("done", "failed")
     assert keys_of(empty, run) == keys_of(run, empty)
+    of_mirror = describe_finished("mirror", Manifest("done", "", {}, "", 0, []))
+    assert keys_of(of_mirror, run) == keys_of(run, of_mirror)
 
 
 def keys_of(document: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:

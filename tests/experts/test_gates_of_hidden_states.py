@@ -34,8 +34,8 @@ from resumerge.engine.execute import steps
 from resumerge.errors import InputError
 from resumerge.experts.upcycling.gates import hidden_states, layer_gates
 from resumerge.experts.upcycling.gates.decoder import Decoder
-from resumerge.experts.upcycling.gates.directions import PromptTokens
 from resumerge.experts.upcycling.gates.hidden_states import HiddenStates
+from resumerge.experts.upcycling.gates.prompts import PromptTokens
 from resumerge.recipe.types import OF_HIDDEN_STATES
 from resumerge.tensors import Stored
 

@@ -16,10 +16,15 @@ from reading import evaluation
 
 from resumerge.errors import InputError, Problem
 from resumerge.experts.upcycling.gates import hidden_states, layer_gates
-from resumerge.experts.upcycling.gates.directions import PromptTokens, unit
+from resumerge.experts.upcycling.gates.directions import unit
 from resumerge.experts.upcycling.gates.embedding import EmbeddedPrompts
 from resumerge.experts.upcycling.gates.hidden_states import HiddenStates
-from resumerge.experts.upcycling.gates.prompts import LIBRARY_BYTES, TOKEN_BYTES, tokens_of_prompts
+from resumerge.experts.upcycling.gates.prompts import (
+    LIBRARY_BYTES,
+    TOKEN_BYTES,
+    PromptTokens,
+    tokens_of_prompts,
+)
 from resumerge.planning import Plan
 from resumerge.planning.planner import make_plan
 from resumerge.recipe import parse_recipe

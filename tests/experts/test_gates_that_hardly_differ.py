@@ -10,7 +10,7 @@ from dense_models import CONFIGS, PROMPTED, mixture, write_dense
 from merging import Told, working_in
 
 from resumerge.engine.lifecycle.session import Session
-from resumerge.experts.upcycling.gates.directions import dependence_notes, dependent_gates
+from resumerge.experts.upcycling.gates.dependence import dependence_notes, dependent_gates
 from resumerge.options import Options
 
 

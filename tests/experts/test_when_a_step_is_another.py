@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from resumerge.experts.upcycling.gates.directions import PromptTokens
 from resumerge.experts.upcycling.gates.embedding import EmbeddedPrompts
 from resumerge.experts.upcycling.gates.hidden_states import HiddenStates
+from resumerge.experts.upcycling.gates.prompts import PromptTokens
 from resumerge.tensors import Step, Stored
 
 TABLE, OTHER = (Stored(name, "F32", (9, 4), "f", 0) for name in ("embedding", "other"))

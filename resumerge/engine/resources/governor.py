@@ -38,6 +38,12 @@ UNCOMMITTED_LIMIT_SHARE = 1 / 8
 """The largest uncommitted limit as a share of all memory, because dirty pages cannot be dropped
 before they are written."""
 
+LOWERED_TO = 1 / 2
+"""The share of the uncommitted limit that is left after memory pressure."""
+
+RAISED_BY = 1 / 8
+"""The share of the largest uncommitted limit by which the limit is raised."""
+
 SAMPLE_SECONDS = 0.1
 """Seconds between two measurements of memory."""
 
@@ -65,6 +71,10 @@ def largest_uncommitted_limit(threads: int) -> int:
 def margin(total: int) -> int:
     """Return the bytes of `total` memory that stay free for other processes."""
     return int(min(total * MARGIN_SHARE, LARGEST_MARGIN))
+
+
+def _lowered(limit: int) -> int:
+    return max(SMALLEST_UNCOMMITTED_LIMIT, int(limit * LOWERED_TO))
 
 
 class Governor:
@@ -120,7 +130,7 @@ class Governor:
         self._sample(self._clock())
         limit = self.uncommitted_limit
         while limit > SMALLEST_UNCOMMITTED_LIMIT and not self._fits(limit):
-            limit = max(SMALLEST_UNCOMMITTED_LIMIT, limit // 2)
+            limit = _lowered(limit)
         self._set(limit, EventKind.BATCH_LOWERED, self._shortage())
         self._thread.start()
         return self
@@ -188,14 +198,10 @@ class Governor:
         reason = self._pressure()
         if reason:
             self._calm_since = self._pressed_at = now
-            self._set(
-                max(SMALLEST_UNCOMMITTED_LIMIT, self.uncommitted_limit // 2),
-                EventKind.BATCH_LOWERED,
-                reason,
-            )
+            self._set(_lowered(self.uncommitted_limit), EventKind.BATCH_LOWERED, reason)
         elif now - self._calm_since >= CALM_SECONDS:
             self._calm_since = now
-            larger = min(self._largest, self.uncommitted_limit + self._largest // 8)
+            larger = min(self._largest, self.uncommitted_limit + int(self._largest * RAISED_BY))
             if self._fits(larger):
                 self._set(larger, EventKind.BATCH_RAISED, self._relief())
 

@@ -7,13 +7,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from resumerge.errors import InputError, Problem
 from resumerge.layout import listed
-from resumerge.planning.quantised.alike import (
+from resumerge.planning.quantised.like_reference import (
     SAME,
-    QuantisedOutput,
     check_like_reference,
     quantised_like_reference,
     unrounded,
 )
+from resumerge.planning.quantised.quantised_output import QuantisedOutput
 from resumerge.quantisation import OUTPUTS, OutputScheme
 from resumerge.recipe import Recipe
 from resumerge.sizes import counted

@@ -12,7 +12,6 @@ from resumerge.sizes import some
 from resumerge.sources.adapter_programs.config import LoraConfig
 from resumerge.sources.adapter_programs.kohya import FlatNames
 from resumerge.sources.adapters.adapter_names import AdapterNames
-from resumerge.sources.adapters.changed import ModuleChanges
 from resumerge.sources.adapters.completeness import lacking
 from resumerge.sources.adapters.experts import (
     ExpertParameter,
@@ -23,6 +22,7 @@ from resumerge.sources.adapters.experts import (
 )
 from resumerge.sources.adapters.heads import is_language_head, is_of_new_head
 from resumerge.sources.adapters.model_names import ModelNames
+from resumerge.sources.adapters.module_changes import ModuleChanges
 from resumerge.sources.adapters.orientation import Orientations
 from resumerge.sources.adapters.refusals import Refusals
 from resumerge.sources.adapters.vocabulary import check_tokens, grow_biases_of_heads

@@ -11,13 +11,9 @@ from typing import ClassVar
 import numpy as np
 import xxhash
 
-from resumerge.experts.upcycling.gates.directions import (
-    PromptTokens,
-    Tokens,
-    dependence_notes,
-    unit,
-)
-from resumerge.experts.upcycling.gates.prompts import splitting_bytes
+from resumerge.experts.upcycling.gates.dependence import dependence_notes
+from resumerge.experts.upcycling.gates.directions import unit
+from resumerge.experts.upcycling.gates.prompts import PromptTokens, Tokens, splitting_bytes
 from resumerge.tensors import Step, Tensor
 from resumerge.tensors.computed import Advance, State
 from resumerge.tensors.dtypes import FLOAT32_BYTES, FLOAT64_BYTES

@@ -10,10 +10,9 @@ from itertools import chain
 
 from resumerge.errors import InputError, Problem
 from resumerge.experts.upcycling.dense_models import OUTSIDE, STACK
-from resumerge.experts.upcycling.gates.directions import PromptTokens
 from resumerge.experts.upcycling.gates.embedding import EmbeddedPrompts
 from resumerge.experts.upcycling.gates.hidden_states import LIBRARIES, HiddenStates
-from resumerge.experts.upcycling.gates.prompts import EXTRA, tokens_of_prompts
+from resumerge.experts.upcycling.gates.prompts import EXTRA, PromptTokens, tokens_of_prompts
 from resumerge.layout import is_computed
 from resumerge.recipe import Recipe
 from resumerge.recipe.types import OF_HIDDEN_STATES, Mixture

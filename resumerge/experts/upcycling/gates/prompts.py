@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from resumerge.errors import InputError, refuse
-from resumerge.experts.upcycling.gates.directions import PromptTokens, Tokens
 from resumerge.recipe.types import Mixture
 from resumerge.tokenizers.vocabulary import CONFIG, Vocabulary, read_json
+
+Tokens = tuple[int, ...]
 
 EXTRA = "pip install 'resumerge[mixtures]'"
 
@@ -21,6 +23,14 @@ It holds the token's text and merges as JSON, as Python objects, and in the libr
 
 LIBRARY_BYTES = 6 * 10**6
 """The memory for importing the library tokenizers, in bytes (measured: 5 to 6 MB)."""
+
+
+@dataclass(frozen=True)
+class PromptTokens:
+    """The tokens of an expert's prompts; each item holds the tokens of one prompt."""
+
+    positive: tuple[Tokens, ...]
+    negative: tuple[Tokens, ...]
 
 
 def splitting_bytes(tokens: int) -> int:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 from resumerge.errors import InputError, Problem
+from resumerge.planning.quantised.quantised_output import QuantisedOutput
 from resumerge.quantisation.output import stem_of
 from resumerge.recipe import Recipe
 from resumerge.sizes import counted
@@ -19,25 +19,6 @@ SAME = "same"
 
 SHOWN = 3
 """The most weights that a problem names."""
-
-
-@dataclass(frozen=True)
-class QuantisedOutput:
-    """The quantisation of the output's weights.
-
-    Args:
-        name: the value of ``out_dtype``.
-        kind: the scheme in words.
-        loaders: a sentence for the user, on the programs that load the output.
-        config: the quantization_config of the output's config.json.
-        tensors: the names of the tensors that hold codes, scales and the like.
-    """
-
-    name: str
-    kind: str
-    loaders: str
-    config: Mapping[str, Any]
-    tensors: frozenset[str]
 
 
 def check_like_reference(recipe: Recipe, reference: Source) -> Iterator[Problem]:

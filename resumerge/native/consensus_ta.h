@@ -1,4 +1,4 @@
-/* A sum of task vectors where enough models vote for an element, as in Consensus TA. */
+/* Consensus TA: a sum of task vectors where enough models vote for an element. */
 #pragma once
 
 #include "differences.h"
