@@ -5,9 +5,10 @@ the adapter (`sources/adapter_programs/`) returns its settings, and its tensors 
 `adapter_names` parses these names. `model_names` finds the model's tensor by any program's name for
 it. `pairing` assigns each tensor of the adapter to the tensor that it changes.
 
-`module_changes` makes the changed weight of a module, `experts` the weights of experts, and `tokens`
-the rows of single tokens. `orientation` decides which axis of a weight counts outputs.
-`weight_tying` keeps tied tensors equal. `heads` handles classifiers, `vocabulary` tensors that grow with new
-tokens, and `completeness` tensors that the config promises. `refusals` collects problems. A changed
-weight is a `resumerge.tensors.Adapted`. May import `sources/formats/`, but not `sources/remote/`.
+`module_changes` makes the changed weight of a module, `experts` the weights of experts, and
+`tokens` the rows of single tokens. `orientation` decides which axis of a weight counts outputs.
+`weight_tying` keeps tied tensors equal. `heads` handles classifiers, `vocabulary` tensors that grow
+with new tokens, and `completeness` tensors that the config promises. `refusals` collects problems.
+A changed weight is a `resumerge.tensors.Adapted`. May import `sources/formats/`, but not
+`sources/remote/`.
 """
