@@ -11,10 +11,13 @@ import pytest
 from commands import each, python, resumerge, separated
 
 from resumerge.cli.main import COMMANDS as SUMMARIES
+from resumerge.options import declared
 
 cold = pytest.mark.cold_start
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+README = (ROOT / "README.md").read_text()
 COMMANDS = [
     *("init", "plan", "explain", "run", "resume", "status", "verify", "reproduce"),
     *("search", "compare", "try", "push", "extract-expert", "extract-lora", "clean"),
@@ -133,8 +136,16 @@ atexit.register(lambda: print([n for n in sys.modules if n.startswith("resumerge
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_readme_speaks_of_the_command(command: str) -> None:
-    assert f"resumerge {command}" in README
+def test_readme_and_documentation_speak_of_the_command(command: str) -> None:
+    for text in (README, (DOCS / "commands.md").read_text()):
+        assert f"resumerge {command}" in text
+
+
+def test_a_page_of_the_documentation_has_each_option() -> None:
+    """Options of mirrors are in docs/mirrors.md, all others in docs/commands.md."""
+    text = "".join((DOCS / page).read_text() for page in ("commands.md", "mirrors.md"))
+    missing = [o.flag for o in declared() if not re.search(rf"`[^`\n]*{o.flag}\b", text)]
+    assert missing == []
 
 
 OPTIONS = {
