@@ -15,6 +15,7 @@ from adapter_runs import check_a_kill, run
 from merging import shards_of, working_in
 from safetensors.numpy import load_file
 from tiny_models import LLAMA, write_family
+from waiting import wait_until
 
 import resumerge
 from resumerge.engine.lifecycle import attempt, compaction
@@ -151,10 +152,6 @@ def _after_renaming(patch: pytest.MonkeyPatch) -> None:
     _kill_at(patch, sealing, "record_sealed", 1)
 
 
-def _at_a_module(patch: pytest.MonkeyPatch) -> None:
-    _kill_at(patch, Factors, "compute", 12)
-
-
 def _before_the_manifest(patch: pytest.MonkeyPatch) -> None:
     _kill_at(patch, attempt, "model_files", 1)
 
@@ -175,14 +172,21 @@ def _killed(
     assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
 
 
-def _kill_at(patch: pytest.MonkeyPatch, where: Any, name: str, number: int) -> None:
-    """Have this process killed as it makes the call with this number, counted from 1."""
+def _kill_at(
+    patch: pytest.MonkeyPatch,
+    where: Any,
+    name: str,
+    number: int,
+    once: Callable[[], object] = lambda: True,
+) -> None:
+    """Have this process killed as it makes the call with this number, once something is true."""
     function, count = getattr(where, name), 0
 
     def counted(*words: Any, **more: Any) -> Any:
         nonlocal count
         count += 1
         if count == number:
+            wait_until(once)
             os.kill(os.getpid(), signal.SIGKILL)
         return function(*words, **more)
 
@@ -295,7 +299,10 @@ def test_another_machine_goes_on_from_the_mirror(
             options = Options(state_dir=Path("there.state"), output=Path("there"))
             Session(options).resume(mirror)
 
-    _killed(_at_a_module, lambda: run(models, "out", mirror=mirror), monkeypatch)
+    def once_mirrored(patch: pytest.MonkeyPatch) -> None:
+        _kill_at(patch, Factors, "compute", 12, lambda: [*Path(mirror).rglob("ledger-*.db")])
+
+    _killed(once_mirrored, lambda: run(models, "out", mirror=mirror), monkeypatch)
     _killed(_before_the_manifest, elsewhere, monkeypatch)
     with working_in(models):
         Session(Options(state_dir=Path("out.state"))).resume("out")
