@@ -14,6 +14,7 @@ from disk import Disk
 from fork_server import exit_code_of, serve
 from rich.console import Console
 
+from resumerge.engine.execute import scheduler
 from resumerge.engine.lifecycle.session import Session
 from resumerge.engine.recovery.verify import verify_run
 from resumerge.engine.resources import governor
@@ -27,9 +28,11 @@ from resumerge.ui.progress.console_reporter import ConsoleReporter
 def shrink(block: int, limit: int) -> None:
     """Make blocks and the uncommitted limit so small that a small merge has many batches.
 
-    All attempts of a run have the same values: the block is part of the format.
+    All attempts of a run have the same values: the block is part of the format. No batch ends by
+    time: every attempt has the same operations, on a slow machine, too.
     """
     target.BLOCK_ELEMENTS = block
+    scheduler.BATCH_SECONDS = float("inf")
     governor.LARGEST_UNCOMMITTED_LIMIT = limit
     governor.SMALLEST_UNCOMMITTED_LIMIT = limit
 
