@@ -373,7 +373,8 @@ def test_without_room_for_a_block_the_run_waits_says_so_and_goes_on(
 
     def said(text: str) -> None:
         waiting(text)
-        machine.time += 2.0
+        if len(machine.waits) <= 3:  # the governor may measure late, and no patience ends then
+            machine.time += 2.0
         if len(machine.waits) == 3:
             machine.available = 8 * GB
 
