@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import random
 import shutil
 import subprocess
@@ -12,10 +13,16 @@ import posix_only
 import pytest
 from command_line import COMMITTING, WORDS, calm_merge, committed, hashes, start
 from killing import kill_until_done
+from ledger_rows import query
 from slow_average import MEAN
 from waiting import wait_until
 
+from resumerge.ledger import LEDGER_FILE
+from resumerge.ledger.run_store import RunStore
+
 KILLS, KILLS_OF_SOAK = 3, 20
+AVAILABLE = 1_000_000
+"""The bytes that others leave: less than any block needs."""
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +41,14 @@ def folder(calm: Path) -> Path:
 
 def start_posix_only(words: list[str], cwd: Path, **environment: str) -> subprocess.Popen[str]:
     return start(words, cwd, posix_only.PROGRAM, posix_only.environment(cwd) | environment)
+
+
+def has_measured(state_dir: Path, available: int) -> bool:
+    """Return whether the only run has lowered its limit because so many bytes are available."""
+    [run] = RunStore(state_dir).runs()
+    sql = "SELECT data FROM events WHERE kind = 'batch_lowered'"
+    lowered = [json.loads(row["data"]) for row in query(run / LEDGER_FILE, sql)]
+    return any(event["available"] == available for event in lowered)
 
 
 def test_killed_at_random_times(folder: Path, soak: bool) -> None:
@@ -62,7 +77,9 @@ def test_memory_that_others_take_is_noticed_by_psutil(folder: Path) -> None:
     hold.write_text(str(COMMITTING))
     process = start_posix_only([*WORDS, "--memory-wait", "1"], folder, SLOW_HOLD=str(hold))
     wait_until(lambda: committed(folder / "ledgers") > 0, process)
-    (folder / "memory.txt").write_text("1000000")
+    (folder / "memory.txt").write_text(str(AVAILABLE))
+    # The merge goes on once the memory was measured: else it could be done before.
+    wait_until(lambda: has_measured(folder / "ledgers", AVAILABLE), process)
     hold.unlink()
     _, stderr = process.communicate()
     assert process.returncode == 75, stderr
