@@ -10,7 +10,6 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -152,10 +151,10 @@ def test_a_lock_whose_words_are_lost_is_held_all_the_same(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(("age", "abandoned"), [(0, False), (50, False), (70, True)])
 def test_an_empty_folder_is_abandoned_after_a_minute(
-    tmp_path: Path, age: float, abandoned: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, age: float, abandoned: bool
 ) -> None:
-    then = time.time() - age
-    os.utime(tmp_path, (then, then))
+    made = tmp_path.stat().st_mtime
+    monkeypatch.setattr(lock, "time", SimpleNamespace(time=lambda: made + age))
     assert is_abandoned(tmp_path) is abandoned
 
 
