@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 from merging import merge, shards_of, tensors_of
 from tiny_models import LLAMA, write_family
+from waiting import wait_until
 
 from resumerge.documents.status import status_json
+from resumerge.engine.execute.scheduler import Scheduler
 from resumerge.engine.resources.governor import Governor
 from resumerge.ledger.run_store import RunStore
 from resumerge.methods import METHODS
@@ -127,6 +129,13 @@ def test_memory_pressure(
     monkeypatch.setattr("resumerge.engine.resources.governor.SMALLEST_UNCOMMITTED_LIMIT", 2)
     monkeypatch.setattr("resumerge.engine.resources.governor.LARGEST_UNCOMMITTED_LIMIT", 100_000)
     monkeypatch.setattr(Governor, "_pressure", lambda self: "a test")
+    run = Scheduler.run
+
+    def under_pressure(scheduler: Scheduler) -> None:
+        wait_until(lambda: scheduler._governor.uncommitted_limit < 100_000)
+        run(scheduler)
+
+    monkeypatch.setattr(Scheduler, "run", under_pressure)
     assert shards_of(merge(models, recipe(method), tmp_path / "pressed")) == calm
     [run] = status_json(RunStore(tmp_path / "pressed.state"), None)["runs"]
     assert "batch_lowered" in {event["kind"] for event in run["events"]}
