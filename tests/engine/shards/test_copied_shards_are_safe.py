@@ -8,6 +8,7 @@ import os
 import random
 import shutil
 import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -44,16 +45,18 @@ class Disk(Storage):
 
     def __init__(self, kill_at: int = 0, *, clones: bool = False) -> None:
         self.kill_at, self.clones = kill_at, clones
+        self._counting = threading.Lock()
         self.writes: list[str] = []
         self.cloned: list[str] = []
 
     def write(self, fd: int, data: bytes | memoryview, offset: int) -> None:
         name = Path(f"/proc/self/fd/{fd}").readlink().name
         if name.endswith(".safetensors.partial") and offset:
-            self.writes.append(name.removesuffix(".partial"))
-            if len(self.writes) == self.kill_at:
-                os.pwrite(fd, bytes(data)[: len(data) // 2], offset)
-                os.kill(os.getpid(), signal.SIGKILL)
+            with self._counting:  # two threads write: each of them has a number of its own
+                self.writes.append(name.removesuffix(".partial"))
+                if len(self.writes) == self.kill_at:
+                    os.pwrite(fd, bytes(data)[: len(data) // 2], offset)
+                    os.kill(os.getpid(), signal.SIGKILL)
         super().write(fd, data, offset)
 
     def clone(self, source: Path, fd: int) -> bool:

@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -32,12 +33,14 @@ class Disk(Storage):
 
     def __init__(self, kill_at: int = 0) -> None:
         self.kill_at, self.operations = kill_at, 0
+        self._counting = threading.Lock()
         self.linked: list[str] = []
 
     def _count(self) -> None:
-        self.operations += 1
-        if self.operations == self.kill_at:
-            os.kill(os.getpid(), signal.SIGKILL)
+        with self._counting:  # shards are synced by several threads: each has a number of its own
+            self.operations += 1
+            if self.operations == self.kill_at:
+                os.kill(os.getpid(), signal.SIGKILL)
 
     def hard_link(self, source: Path, path: Path) -> bool:
         self._count()
