@@ -137,12 +137,15 @@ def test_a_terminal_is_drawn_live_and_given_back(place: Path, rows: int, columns
 
 def test_q_leaves_and_the_terminal_is_as_before(place: Path) -> None:
     with alive(place):
+        waits, goes = os.pipe()
         pid, ours = pty.fork()
         if pid == 0:  # whose terminal it is
+            os.read(waits, 1)  # it changes the terminal, which is looked at before
             os.chdir(place)
             os.execv(sys.executable, [sys.executable, "-m", "resumerge", "status", "--watch"])
         ioctl(ours, TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
         before, seen = termios.tcgetattr(ours), b""
+        os.write(goes, b"x")
         while b"q or Ctrl-C leaves; the run goes on" not in seen:
             seen += os.read(ours, 4096)
         os.write(ours, b"xq")
@@ -158,7 +161,8 @@ def test_q_leaves_and_the_terminal_is_as_before(place: Path) -> None:
     assert os.waitstatus_to_exitcode(status) == 0
     assert termios.tcgetattr(ours) == before
     assert b"Traceback" not in seen
-    os.close(ours)
+    for descriptor in (ours, waits, goes):
+        os.close(descriptor)
 
 
 def test_without_a_terminal_the_picture_comes_once_at_the_end(place: Path) -> None:
