@@ -71,12 +71,16 @@ def test_jobs_change_nothing_but_the_time(place: Path) -> None:
 
 
 def test_the_order_of_results_changes_nothing(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first of two evaluations waits until the other has printed its number and has ended."""
+    """The first of two evaluations waits until the other has printed its number and has ended.
+
+    Each has begun when the search has written its `evaluation.pid`, which may be late.
+    """
     (place / "score.py").write_text(
         "import os, pathlib, sys, time\n"
         "folder = pathlib.Path(sys.argv[1]).parent\n"
         "other = folder.parent / f'{int(folder.name) + 1:04}'\n"
         "said, runs = other / 'evaluation.out', other / 'evaluation.pid'\n"
+        "while not (folder / 'evaluation.pid').exists(): time.sleep(0.01)\n"
         "def is_over(): return said.is_file() and '-' in said.read_text() and not runs.exists()\n"
         "waits = pathlib.Path('backwards').exists() and os.environ['RESUMERGE_JOB'] == '0'\n"
         "while waits and not is_over(): time.sleep(0.01)\n" + ONE_NUMBER
