@@ -59,11 +59,12 @@ def test_a_merge_is_stopped_and_resumed(chromium: Browser, page: Page) -> None:
     says(first, "Running, 1 attempt")
     second = opened(chromium, page, width=390)
     says(second, "Running, 1 attempt")
+    wait_until(held_average.reached(page.hold).exists)
     press(second, "Stop")
     says(second, "The run was asked to stop")
-    page.hold.unlink()
     for tab in (first, second):
         says(tab, "Attempt 1 was stopped by a signal")
+    page.hold.unlink()
     press(first, "Resume")
     for tab in (first, second):
         says(tab, "100% committed. Done in 2 attempts")

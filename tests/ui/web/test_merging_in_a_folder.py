@@ -71,9 +71,11 @@ def test_it_is_stopped_and_resumed(
     assert state(workspace, run) == "running"
     with pytest.raises(InputError, match="Another process is working on this run"):
         workspace.merge(held_average.RECIPE, "merged")
+    # The run is locked before its attempt begins: stopped in between, it would have none.
+    wait_until(held_average.reached(hold).exists)
     workspace.stop(run)
-    hold.unlink()
     wait_until(lambda: state(workspace, run) == "interrupted")
+    hold.unlink()
     assert workspace.status(run)["attempts"][0]["outcome"] == "interrupted"
     workspace.resume(run)
     wait_until(lambda: state(workspace, run) == "done")
