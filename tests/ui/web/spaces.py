@@ -64,7 +64,8 @@ class Space:
         tokens = set()
         for process in self.processes():
             with suppress(psutil.Error):
-                tokens.add(process.environ()["HF_TOKEN"])
+                if environment := process.environ():  # empty while it ends
+                    tokens.add(environment["HF_TOKEN"])
         return tokens
 
     def _is_below(self, process: psutil.Process) -> bool:
@@ -83,7 +84,8 @@ class Space:
 
     def end(self) -> None:
         for process in self.processes():
-            process.kill()
+            with suppress(psutil.NoSuchProcess):  # it has just ended
+                process.kill()
         self._process.terminate()
         self._process.wait()
 
