@@ -30,6 +30,25 @@ CONFIG = {**LLAMA, "hidden_size": 64, "intermediate_size": 160, "num_hidden_laye
 SHARD_SIZE = "100KB"
 """The size limit of a shard; the output has seven."""
 
+IMPATIENT = """
+import signal
+from resumerge.engine.resources.signals import StopRequest
+handle = StopRequest._handle
+def handle_twice(self, signum, frame):
+    is_first = not self.requested
+    try:
+        handle(self, signum, frame)
+    finally:
+        if is_first:
+            signal.raise_signal(signum)
+StopRequest._handle = handle_twice
+"""
+"""A cell after which each interrupt of a merge is followed by a second one.
+
+One that another process sends may come too late: a kernel that is interrupted while it sends a
+reply sends none.
+"""
+
 RECIPE = """
 merge_method: linear
 models:
@@ -202,12 +221,11 @@ class Hands:
         def interrupt(pid: int) -> None:
             while self.committed() < units:
                 time.sleep(0.02)
-            for _ in range(2):
-                os.kill(pid, signal.SIGINT)
-                # Soon, since a kernel that is interrupted while it sends a reply sends none.
-                time.sleep(0.01)
+            os.kill(pid, signal.SIGINT)
 
         notebook = nbformat.read(NOTEBOOK, as_version=4)
+        [installs] = (n for n, cell in enumerate(notebook.cells) if cell["id"] == "install")
+        notebook.cells.insert(installs + 1, nbformat.v4.new_code_cell(IMPATIENT))
         try:
             self.run_all(interrupt, notebook=notebook)
         except CellExecutionError:
