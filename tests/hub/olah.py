@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
-from loopback_s3.servers import answers
+from loopback_s3.servers import answers, held_port
 from waiting import wait_until
 
 PACKAGE = "olah==0.5.4"
@@ -49,9 +49,8 @@ class Olah:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self._held = ExitStack()
+        self.port = self._held.enter_context(held_port())
 
     @property
     def url(self) -> str:
@@ -85,6 +84,7 @@ class Olah:
     def stop(self) -> None:
         self._process.terminate()
         self._process.wait()
+        self._held.close()
 
     def _git(self, folder: Path, *words: str) -> str:
         who = ["-c", "user.name=test", "-c", "user.email=test@localhost"]

@@ -11,7 +11,7 @@ import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,9 +62,14 @@ def _moto(folder: Path, port: int) -> list[str]:
     return [sys.executable, "-c", MOTO, str(port)]
 
 
-def _seaweedfs(folder: Path, port: int) -> list[str]:
-    ports = [f"-{part}.port={_free_port()}" for part in ("master", "volume", "filer")]
-    ports += [f"-{part}.port.grpc={_free_port()}" for part in ("master", "volume", "filer", "s3")]
+SEAWEEDFS_PORTS = [
+    *("master.port", "volume.port", "filer.port"),
+    *("master.port.grpc", "volume.port.grpc", "filer.port.grpc", "s3.port.grpc"),
+]
+
+
+def _seaweedfs(folder: Path, port: int, *others: int) -> list[str]:
+    ports = [f"-{name}={number}" for name, number in zip(SEAWEEDFS_PORTS, others, strict=True)]
     small = ["-volume.max=2000", "-master.volumeSizeLimitMB=64", "-s3.iam=false"]
     small += ["-s3.port.iceberg=0", "-s3.port.lance=0", "-master.telemetry=false"]
     where = [f"-dir={folder}", "-ip=127.0.0.1", f"-s3.port={port}"]
@@ -76,7 +81,7 @@ def _rclone(folder: Path, port: int) -> list[str]:
     return [program("rclone"), "serve", "s3", *where, "--vfs-cache-mode=writes", str(folder)]
 
 
-KINDS: dict[str, Callable[[Path, int], list[str]]] = {
+KINDS: dict[str, Callable[..., list[str]]] = {
     "moto": _moto,
     "seaweedfs": _seaweedfs,
     "rclone": _rclone,
@@ -99,26 +104,29 @@ def missing(kind: str) -> str:
 @contextmanager
 def start(kind: str) -> Iterator[Server]:
     """Yield a server that answers, with an empty folder for its data."""
-    with running(KINDS[kind]) as (endpoint, process):
+    count = 1 + len(SEAWEEDFS_PORTS) if kind == "seaweedfs" else 1
+    with running(KINDS[kind], count) as (endpoint, process):
         yield Server(endpoint, process)
 
 
 @contextmanager
 def running(
-    command: Callable[[Path, int], list[str]],
+    command: Callable[..., list[str]], ports: int = 1
 ) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """Yield the address and the process of a server that answers.
 
     Args:
-        command: returns the command for an empty folder for its data and a free port.
+        command: returns the command for an empty folder for its data and its ports, the first of
+            which is that of the address.
+        ports: the number of its ports.
     """
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         data, home = Path(folder, "data"), Path(folder, "home")
         data.mkdir()
         home.mkdir()
-        port = _free_port()
+        port, *others = (stack.enter_context(held_port()) for _ in range(ports))
         process = subprocess.Popen(
-            command(data, port),
+            command(data, port, *others),
             cwd=home,
             env={**os.environ, "HOME": str(home), "TMPDIR": str(home)},
             stdout=subprocess.DEVNULL,
@@ -153,7 +161,14 @@ def answers(url: str) -> bool:
     return True
 
 
-def _free_port() -> int:
+@contextmanager
+def held_port() -> Iterator[int]:
+    """Yield a free port that the kernel gives to nobody else inside the context.
+
+    A socket that does not listen has it. A server that names it gets it nevertheless, since both
+    allow that (``SO_REUSEADDR``), as servers do.
+    """
     with socket.socket() as found:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+        yield int(found.getsockname()[1])
