@@ -11,6 +11,7 @@ import pytest
 from begun_downloads import CUT, MODEL, NAME, SIZE, begun, downloads, is_whole
 from hub_models import CONFIG, ref, safetensors
 from loopback_hub import Hub
+from waiting import wait_until
 
 from resumerge.errors import Resumable
 from resumerge.remote.callbacks import DownloadCallbacks
@@ -108,10 +109,13 @@ def test_a_server_that_stalls_is_left_and_asked_again(
     monkeypatch.setattr(constants, "HF_HUB_DOWNLOAD_TIMEOUT", 1)
     hub.commit("org/model", MODEL)
     source = open_hub_model(ref("org/model"))
+    hub.forget_requests()
     hub.fail("/cdn/", stall_after=CUT)
     fetch(source, [NAME])
     assert is_whole(source)
-    assert hub.answering, "the first connection is still there"
+    # On a busy machine the client may leave before the Hub has begun to answer.
+    hub.over.set()
+    wait_until(lambda: len(downloads(hub)) > 1)  # the first connection was left, another one made
 
 
 def test_wrong_bytes_of_the_right_size_are_fetched_again(hub: Hub, sleeps: list[float]) -> None:
