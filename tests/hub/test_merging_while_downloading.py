@@ -137,8 +137,7 @@ def test_network_lost_midway_merges_what_is_there_and_resumes(filled: Hub, tmp_p
     filled.fail(last, stall_after=1000, times=None)
     process = place.start("run", "merge.yaml", "out")
     wait_until(lambda: place.committed() >= 14, process)
-    filled.faults.clear()
-    filled.fail(last, status=403, times=None)
+    filled.fail(last, status=403, times=None)  # at no time the file can be had
     filled.over.set()
     stderr = process.communicate()[1]
     assert process.returncode == 75
