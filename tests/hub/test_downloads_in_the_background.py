@@ -132,7 +132,7 @@ def test_while_another_arrives_there_may_be_space_later(
     )
     fetcher.ready_count_when_blocked = 0
     with fetcher:
-        while len(asked) < 4:
+        while len(asked) < 4 or not started:  # the first one has its space before it starts
             fetcher.wait(0.1)
         assert all(asked)
         assert started == FILES[:1]
@@ -201,6 +201,7 @@ def test_the_most_urgent_comes_first_and_is_named_once(
     hub.fail(hub.blob_of("org/model", FILES[0]).sha256, stall_after=1000, times=None)
     with Prefetcher([(source, n) for n in order], metadata, on_start=on_start) as fetcher:
         until_all_are_ready(fetcher, 3)
+        wait_until(lambda: FILES[0] in started)  # it has its space before, for which others wait
         assert not fetcher.is_ready(source, FILES[0])
         progress = fetcher.progress
         hub.over.set()
