@@ -253,7 +253,8 @@ class Governor:
         return ""
 
     def _shortage(self) -> str:
-        newly_taken = self._bytes_of_others() - min(second.least for second in self._others)
+        seconds = tuple(self._others)  # the main thread asks, too, while the governor's appends
+        newly_taken = self._bytes_of_others() - min(second.least for second in seconds)
         if newly_taken > self._noise():
             return f"other processes took {show_size(newly_taken)}; {self.memory}"
         return str(self.memory)

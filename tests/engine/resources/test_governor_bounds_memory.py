@@ -485,3 +485,20 @@ def test_watching_costs_less_than_one_percent_of_a_core() -> None:
         watching.adjust()
         seconds.append(time.process_time() - started)
     assert median(seconds) / governor.SAMPLE_SECONDS < 0.01
+
+
+def test_a_shortage_is_explained_while_memory_is_measured(machine: Machine) -> None:
+    """The main thread explains a wait for memory, and the governor's thread measures meanwhile."""
+
+    class Measuring:
+        at = most = 0
+
+        @property
+        def least(self) -> int:
+            machine.time += 1
+            machine.governor.adjust()
+            return 0
+
+    machine.adjust()
+    machine.governor._others.append(Measuring())  # type: ignore[arg-type]
+    assert "other processes took" in machine.governor._shortage()
