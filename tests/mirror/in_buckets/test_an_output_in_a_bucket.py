@@ -147,8 +147,8 @@ def test_killed_and_resumed(
         process = machine.start("resume", url, "--threads", "1", **SLOW)
         wait_until(lambda: len(in_mirror(url).sealed) > sealed, process)
         process.terminate()
-        machine.let_go()
         told = resume_line(process.communicate()[1])
+        machine.let_go()  # not before: it could finish before its worker has the signal
         assert process.returncode == 143
         ended = machine.call_line(told)
         assert ended.returncode == 0, ended.stderr
@@ -212,8 +212,9 @@ def test_a_run_stays_where_its_output_is(
     process = machine.start("run", "recipe.yaml", url, *SMALL, **SLOW)
     wait_until(lambda: in_mirror(url).sealed, process)
     process.terminate()
-    machine.let_go()
-    assert process.wait() == 143
+    _, err = process.communicate()
+    machine.let_go()  # not before: it could finish before its worker has the signal
+    assert process.returncode == 143, err
     for words in (["--mirror", f"{url}-2"], ["--bring-back"], ["--no-mirror-then-delete"]):
         _, err = machine.call("resume", url, *words, expect=2)
         assert "output of this run is in a bucket" in err

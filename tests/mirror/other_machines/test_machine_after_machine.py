@@ -332,8 +332,8 @@ def test_a_run_that_stops_short_says_how_to_go_on_and_that_works(
     process = machine.start("resume", mirror, "--threads", "1", **SLOW)
     wait_until(lambda: machine.rows("SELECT * FROM attempts WHERE n > 1"), process)
     process.send_signal(signal.SIGTERM)
-    machine.let_go()
     _, err = process.communicate()
+    machine.let_go()  # not before: it could finish before its worker has the signal
     assert process.returncode == 143, err
     line = resume_line(err)
     assert "--state-dir" in line

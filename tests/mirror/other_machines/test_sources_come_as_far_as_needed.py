@@ -116,8 +116,8 @@ def test_a_token_is_in_nothing_that_is_left(hub: Hub, models: Path, tmp_path: Pa
     process = machine.begin(MIRROR, "--no-supervise")
     wait_until(lambda: has_shards(hub, 1), process)
     process.terminate()
-    machine.let_go()
     _, err = process.communicate()
+    machine.let_go()  # not before: it could finish before it has handled the signal
     assert process.returncode == 143, err
     line = resume_line(err)
     left = [path for path in tmp_path.rglob("*") if path.is_file()]
