@@ -128,6 +128,9 @@ def test_time_sleep_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
 def failing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     """Return a function that lists a failing mirror, and returns the number of its calls."""
     monkeypatch.setattr("resumerge.mirror.stores.base.Store.patience", 0.3)
+    now = [0.0]  # time passes in pauses alone: a slow machine asks as often as any other
+    monkeypatch.setattr("resumerge.mirror.retrying.clock", lambda: now[0])
+    monkeypatch.setattr(time, "sleep", lambda seconds: now.append(now.pop() + seconds))
 
     def ask(error: Exception, expected: type[Exception], text: str, times: int = 99) -> int:
         asked: list[None] = []
