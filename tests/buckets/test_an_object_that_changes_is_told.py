@@ -4,13 +4,14 @@ which object changed."""
 from __future__ import annotations
 
 import signal
-from functools import partial
 from pathlib import Path
 
 import pytest
 from bucket_merges import Files, Place, forget, linear, sent, shard, sharded, upload
 from loopback_s3 import Bucket, Proxy, Server
 from waiting import wait_until
+
+from resumerge.ledger.run_store import RunStore
 
 FIRST, LAST = shard(1, 4), shard(4, 4)
 
@@ -24,8 +25,8 @@ def killed(place: Place, proxy: Proxy, after: int) -> None:
     """Start a run, and kill it when so many bytes have arrived."""
     proxy.allowance.give(after)
     process = place.start("run", "merge.yaml", "out")
-    ledgers = partial(place.folder.glob, "state/*/ledger.db")
-    wait_until(lambda: proxy.allowance.is_spent() and [*ledgers()], process)
+    runs = RunStore(place.folder / "state").runs  # without one that is being made
+    wait_until(lambda: proxy.allowance.is_spent() and runs(), process)
     process.send_signal(signal.SIGKILL)
     process.wait()
     proxy.allowance.give(None)
