@@ -374,13 +374,16 @@ def test_how_long_a_lease_lasts_is_the_stores_to_say_where_the_environment_makes
     assert found(store).seconds == 4 * store.heartbeat_seconds
 
 
-def test_a_lease_says_whose_it_is(store: PlainFolder, leases: list[Lease]) -> None:
+def test_a_lease_says_whose_it_is(
+    store: PlainFolder, leases: list[Lease], world: VirtualTime
+) -> None:
+    began = world.wall()
     leases.append(Lease.acquire(store, "the run"))
     record = found(store)
     expected = replace(HERE, run="the run", born=birth(os.getpid()) or 0, seconds=SECONDS)
     names = ("run", "host", "boot_id", "space", "pid", "born", "seconds", "released")
     assert [getattr(record, name) for name in names] == [getattr(expected, name) for name in names]
-    assert abs(datetime.now(UTC) - datetime.fromisoformat(record.at)) < timedelta(seconds=10)
+    assert began <= datetime.fromisoformat(record.at) <= world.wall()
 
 
 def test_one_that_was_written_before_the_answer_was_lost_is_held(
