@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from loopback_s3 import Bucket, Server
 from loopback_s3.servers import SECRET
-from machines import SLOW, Machine, files_of, go_on_with, in_mirror, kill
+from machines import SLOW, Machine, files_of, go_on_with, held, in_mirror, kill
 from waiting import wait_until
 
 from resumerge.errors import InputError
@@ -65,7 +65,8 @@ def test_killed_again_and_again_and_always_another_machine(
         process = machine.begin(url, **SLOW)
         for kills in range(1, KILLS + 1):
             target = len(shards()) + draw.randint(0, 1)
-            wait_until(lambda: len(shards()) >= target, process)  # noqa: B023
+            # Without a snapshot, the next machine would find no run.
+            wait_until(lambda: held(url).snapshot and len(shards()) >= target, process)  # noqa: B023
             time.sleep(draw.uniform(0.0, 0.2))
             kill(process)
             before = in_mirror(url)
