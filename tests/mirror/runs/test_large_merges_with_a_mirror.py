@@ -20,7 +20,7 @@ import pytest
 from ledger_rows import query
 from mirrored import RECIPE
 from small_disks import mounted, resize
-from waiting import wait_until
+from waiting import kill_wholly, wait_until
 
 from resumerge.ledger import LEDGER_FILE
 from resumerge.ledger.run_store import RunStore
@@ -229,7 +229,8 @@ def test_an_output_three_times_as_large_as_the_disk(
     worker.kill()  # as the kernel does; its supervisor goes on
     resize(mirror, room_for(6))
     wait_until(lambda: len(store.rows(away)) >= 6, process)
-    process.kill()
+    # A worker that still dies holds the lease, and the next process would be refused.
+    kill_wholly([process.pid, *(child.pid for child in psutil.Process(process.pid).children())])
     process.wait()
     resize(mirror, 1 << 30)
     said = end(store.start("resume"))
