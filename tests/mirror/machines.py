@@ -43,10 +43,27 @@ import ctypes, socket, sys
 CLONE_NEWUTS = 0x04000000
 assert ctypes.CDLL(None).unshare(CLONE_NEWUTS) == 0
 socket.sethostname(sys.argv.pop(1))
+"""
+"""What a process does to be on a machine with a name of its own, its first argument."""
+
+MAIN = """
 from resumerge.__main__ import main
 main()
 """
-"""The program on a machine with a name of its own, its first argument."""
+
+EXCLUDABLE = """
+import fcntl
+from resumerge.mirror.lease import Lease
+from resumerge.mirror.replicator import Replicator
+def excludable(operation):
+    def whole(*given, **more):
+        with open({lock!r}, "a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH)
+            return operation(*given, **more)
+    return whole
+Lease._renew, Replicator._do = map(excludable, (Lease._renew, Replicator._do))
+"""
+"""Code for `before`: each operation on a mirror is done under a shared lock of a file."""
 
 HELD = 20
 """Blocks after which a process waits: so many that a shard is sealed, and too few for all."""
@@ -60,12 +77,14 @@ class Machine:
         folder: the folder of everything that the machine has.
         models: the folder of the models, which are copied to its working folder.
         environment: environment variables to add or replace.
+        before: code that each process runs before the command.
     """
 
     folder: Path
     models: Path | None = None
     recipe: str = RECIPE
     environment: Mapping[str, str] = field(default_factory=dict)
+    before: str = ""
 
     def __post_init__(self) -> None:
         self.work, self.state = self.folder / "work", self.folder / "state"
@@ -99,9 +118,9 @@ class Machine:
 
     def start(self, *words: object, **env: str) -> subprocess.Popen[str]:
         """Start a command of resumerge in the working folder."""
-        program = ["-m", "resumerge"]
+        program = ["-c", self.before + MAIN]
         if can_be_named():
-            program = ["-c", NAMED, f"machine-{self.folder.name}"]
+            program = ["-c", NAMED + self.before + MAIN, f"machine-{self.folder.name}"]
         return subprocess.Popen(
             [sys.executable, *program, *map(str, words)],
             cwd=self.work,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import random
 import shutil
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from machines import (
+    EXCLUDABLE,
     HELD,
     SLOW,
     WATCHES,
@@ -216,12 +218,19 @@ def test_a_second_machine_is_refused_while_the_first_lives_and_follows_when_it_i
 def test_one_that_was_suspended_and_followed_stops_and_writes_nothing_more(
     new: Callable[[], Machine], mirror: Path, reference_of_machines: dict[str, bytes]
 ) -> None:
+    """A machine that is suspended in the midst of a write would finish it when it wakes."""
     skip_without_names()
     first, second = new(), new()
+    lock = first.folder / "lock"
+    first.before = EXCLUDABLE.format(lock=str(lock))
     first.hold(HELD)
     process = first.begin(mirror, "--no-supervise", **SLOW)
     wait_until(lambda: in_mirror(mirror).sealed, process)
-    process.send_signal(signal.SIGSTOP)
+    threads = Path(f"/proc/{process.pid}/task")
+    with lock.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # no operation on the mirror is under way
+        process.send_signal(signal.SIGSTOP)
+        wait_until(lambda: states_of(threads) == {"T"}, process)
     second.call("resume", mirror)
     done = {path: path.stat().st_mtime_ns for path in sorted(mirror.rglob("*"))}
     first.let_go()
@@ -235,6 +244,17 @@ def test_one_that_was_suspended_and_followed_stops_and_writes_nothing_more(
     again = first.call_line(resume_line(err))
     assert again.returncode == 0, again.stderr
     assert "already done" in again.stderr
+
+
+def states_of(threads: Path) -> set[str]:
+    """Return the states of a process's threads: T is stopped, and empty text has just ended."""
+    states = set()
+    for thread in threads.iterdir():
+        try:
+            states.add((thread / "stat").read_text().rpartition(")")[2].split()[0])
+        except (FileNotFoundError, ProcessLookupError):
+            states.add("")
+    return states
 
 
 def test_a_damaged_and_a_missing_shard_are_found_and_computed_again(
