@@ -24,6 +24,14 @@ HELD = 40
 
 RECIPE = "merge_method: slowly\nmodels: [{model: math}, {model: code}]\n"
 
+PATIENT = """
+from resumerge.__main__ import main
+from resumerge.supervisor import supervisor
+supervisor.LEAVE_SECONDS = 300.0
+main()
+"""
+"""The program, with a supervisor that gives a worker long to leave after a second signal."""
+
 
 @dataclass
 class Supervised:
@@ -33,11 +41,13 @@ class Supervised:
         folder: the folder of recipe, output, ledger and accidents.
         models: the folder of the recipe's models.
         environment: further variables of the process.
+        code: the code of the process; empty for the program itself.
     """
 
     folder: Path
     models: Path
     environment: dict[str, str] = field(default_factory=dict)
+    code: str = ""
 
     def __post_init__(self) -> None:
         self.out, self.state = self.folder / "merged", self.folder / "state"
@@ -48,7 +58,7 @@ class Supervised:
 
     @property
     def command(self) -> list[str]:
-        program = [sys.executable, "-m", "resumerge"]
+        program = [sys.executable, *(["-c", self.code] if self.code else ["-m", "resumerge"])]
         words = ["run", str(self.folder / "recipe.yaml"), str(self.out)]
         return [*program, *words, "--state-dir", str(self.state), "--threads", "1"]
 
