@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import psutil
 from ledger_rows import query
-from waiting import wait_until
+from waiting import HANGS_SECONDS, wait_until
 
 from resumerge.ledger import LEDGER_FILE
 from resumerge.ledger.run_store import RunStore
@@ -138,5 +140,14 @@ def is_alive(pid: int) -> bool:
 
 
 def wait_until_dead(pid: int) -> None:
-    """Wait for the end of a process: it closes its output a moment before it is gone."""
-    wait_until(lambda: not is_alive(pid))
+    """Wait for the end of the last thread of a process, a child or not.
+
+    A process seems to be a zombie once its first thread has ended. Another thread may still sync a
+    file then, and with it the process holds the lock of its run.
+    """
+    with suppress(ProcessLookupError):
+        handle = os.pidfd_open(pid)
+        try:
+            assert select.select([handle], [], [], HANGS_SECONDS)[0], "it does not end"
+        finally:
+            os.close(handle)
