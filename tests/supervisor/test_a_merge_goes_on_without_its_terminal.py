@@ -37,6 +37,7 @@ def test_the_terminal_closes(
     command = [*merge.command, "--detach", *more]
     code, said = ended(*in_a_terminal(command, merge.models, merge.options["env"]))
     assert code == 0, said
+    wait_until(merge.outcomes)  # it returns once the run is locked, before there is an attempt
     assert merge.outcomes() == [None], "it returns while the merge works"
     assert said.splitlines()[-1].endswith("--watch")
     merge.go_on()
