@@ -94,6 +94,12 @@ def test_another_process_works_on_the_run(merge: Supervised, reference: dict[str
     assert merge.files() == reference
 
 
+def ignores_hangup(pid: int) -> bool:
+    status = Path(f"/proc/{pid}/status").read_text()
+    ignored = next(line for line in status.splitlines() if line.startswith("SigIgn:"))
+    return bool(int(ignored.split()[1], 16) >> signal.SIGHUP - 1 & 1)
+
+
 def test_the_terminal_closes_before_there_is_a_run(merge: Supervised, tmp_path: Path) -> None:
     begun, go = tmp_path / "begun", tmp_path / "go"
     method = tmp_path / "waits.py"
@@ -104,10 +110,11 @@ def test_the_terminal_closes_before_there_is_a_run(merge: Supervised, tmp_path: 
     command = [*merge.command, "--detach"]
     pid, terminal = in_a_terminal(command, merge.models, merge.options["env"])
     wait_until(begun.exists)
+    wait_until(lambda: ignores_hangup(pid))  # it has forked, and moves the logs when there is a run
     os.close(terminal)
-    merge.go_on()
     go.touch()
     os.waitpid(pid, 0)
+    merge.go_on()  # not before: of a merge that has ended it would move no logs
     wait_until(lambda: merge.outcomes() == ["done"])
     wait_until(lambda: "Done in" in (run_folder(merge) / "detached.log").read_text())
     assert not list(merge.state.glob("*detached*"))
