@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from cgroups import MB, TestCgroup, memory_cgroup
-from supervised import Supervised
+from supervised import Supervised, wait_until_dead
 from waiting import wait_until
 
 pytestmark = pytest.mark.cold_start
@@ -47,11 +47,13 @@ def test_a_killed_worker_is_resumed_when_there_is_memory_again(
     merge: Supervised, reference: dict[str, bytes], group: TestCgroup
 ) -> None:
     process = group.start(merge.command, **merge.options)
-    merge.wait_until_committed(process)
+    worker = merge.wait_until_committed(process)
+    process.send_signal(signal.SIGSTOP)  # no other worker begins before the memory is away
     group.limit(700 * MB)
     (merge.accidents / "hunger").touch()
-    wait_until(lambda: merge.events("worker_killed"), process)
+    wait_until_dead(worker)
     group.limit(LITTLE)
+    process.send_signal(signal.SIGCONT)
     said = list(_until("Waiting for memory: the cgroup", process))
     group.limit(PLENTY)
     _, stderr = merge.end(process)
