@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from cgroups import MB, TestCgroup, memory_cgroup
@@ -66,9 +67,13 @@ def test_half_of_a_small_budget_is_still_enough_for_one_thread(
 ) -> None:
     group.limit(700 * MB)
     merge.environment["SLOWLY_SECONDS"] = "0"
-    merge.go_on()
-    (merge.accidents / "hunger").touch()
+    (merge.accidents / "hold").write_text("0")
     process = group.start([*merge.command, "--memory", "400MB"], **merge.options)
+    wait_until((merge.accidents / "begun").exists, process)
+    looked = _sleeps(process.pid)  # before each sleep, the supervisor measures the worker
+    wait_until(lambda: _sleeps(process.pid) > looked + 3, process)
+    (merge.accidents / "hunger").touch()
+    merge.go_on()
     _, stderr = process.communicate()
     assert process.returncode == 0, stderr
     assert merge.outcomes() == ["oom", "done"]
@@ -114,6 +119,12 @@ def test_a_limit_that_is_too_small_is_not_laid_to_the_budget(
     assert "raise its limit" in stderr
     assert "--memory" not in stderr
     assert not merge.out.exists()
+
+
+def _sleeps(pid: int) -> int:
+    """Return how often a process has waited for something."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
 
 
 def _until(said: str, process: subprocess.Popen[str]) -> Iterator[str]:
