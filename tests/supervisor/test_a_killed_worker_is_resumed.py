@@ -25,9 +25,10 @@ def test_killed_by_somebody(merge: Supervised, reference: dict[str, bytes]) -> N
     stdout, stderr = merge.end(process)
     assert process.returncode == 0, stderr
     assert merge.files() == reference
-    assert merge.outcomes() == ["killed", "done"]
+    first, *others = merge.outcomes()  # the kernel may have ended another process of the machine
+    assert first in ("killed", "oom") and others == ["done"]
     [event] = merge.events("worker_killed")
-    assert (event["cause"], event["signal"]) == ("killed", "SIGKILL")
+    assert (event["cause"], event["signal"]) == (first, "SIGKILL")
     lines = [json.loads(line) for line in stdout.splitlines()]
     kinds = [line["kind"] for line in lines]
     assert kinds.count("worker_killed") == 1
