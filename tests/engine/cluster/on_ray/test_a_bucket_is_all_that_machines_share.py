@@ -180,6 +180,8 @@ def test_a_driver_that_is_stopped(run: BucketRun, only_soak: None) -> None:
     run.runs.cluster.lay("return-stop-1", "middle-stop-2")
     process = run.begin()
     wait_until(lambda: len(run.runs.cluster.victims()) == 2)
+    # All but the shard of the worker that stopped before it returned are journaled.
+    wait_until(lambda: counted(run.out)["task_finished"] + 1 == len(run.shards()), process)
     process.send_signal(signal.SIGINT)
     assert process.wait() == 130
     done = run.shards()
