@@ -202,3 +202,15 @@ def events(out: Path) -> list[tuple[str, dict[str, Any]]]:
 def counted(out: Path) -> Counter[str]:
     """Return how often each kind of event happened."""
     return Counter(kind for kind, _ in events(out))
+
+
+def is_stopped(pid: int) -> bool:
+    return ") T " in Path(f"/proc/{pid}/stat").read_text()
+
+
+def is_at_work(worker: int) -> bool:
+    """Return whether a worker exists and has a task, by the name that Ray gives its process."""
+    try:
+        return "IDLE" not in Path(f"/proc/{worker}/cmdline").read_text()
+    except (FileNotFoundError, ProcessLookupError):  # it may end between opening and reading
+        return False

@@ -12,7 +12,16 @@ from pathlib import Path
 
 import pytest
 from bucket_runs import BucketRun
-from cluster_runs import SHARD_SIZE, ClusterRuns, counted, events, recipe_in, state_of
+from cluster_runs import (
+    SHARD_SIZE,
+    ClusterRuns,
+    counted,
+    events,
+    is_at_work,
+    is_stopped,
+    recipe_in,
+    state_of,
+)
 from loopback_s3 import Bucket, Proxy, Server, before, start
 from loopback_s3.servers import KEY_ID, SECRET, missing
 from waiting import wait_until
@@ -148,11 +157,14 @@ AGAIN = ["elsewhere", "here", "with Ray", "elsewhere with Ray"]
 def test_a_driver_that_is_killed(run: BucketRun, tmp_path: Path, soak: bool, again: str) -> None:
     if again != AGAIN[0] and not soak:
         pytest.skip("one way to go on is enough for every day: the others with --soak")
-    run.runs.cluster.lay("middle-meet-0", "middle-meet-1")  # however long a worker takes to start
+    cluster = run.runs.cluster
+    cluster.lay("middle-meet-0", "middle-meet-1", held := "middle-meet-9")  # none comes to it
     process = run.begin()
-    wait_until(lambda: tasks(run, b"node") == 2)
+    wait_until(lambda: len(cluster.victims()) == 2, process)
     process.send_signal(signal.SIGSTOP)  # so that it journals nothing of what is published
-    wait_until(lambda: tasks(run, b"record") >= 2)
+    wait_until(lambda: is_stopped(process.pid), process)
+    (cluster.accidents / held).unlink()
+    wait_until(lambda: tasks(run, b"record") >= 2, process)
     process.kill()
     process.wait()
     known, there = counted(run.out)["task_finished"], tasks(run, b"record")
@@ -208,14 +220,6 @@ def test_a_worker_that_wakes_when_its_shard_is_done(
     assert run.files() == before
     assert counted(run.out)["task_finished"] == 4
     assert set(failures(run)) <= {"stalled", "unscheduled"} and failures(run)
-
-
-def is_at_work(worker: int) -> bool:
-    """Return whether a worker exists and has a task, by the name that Ray gives its process."""
-    try:
-        return "IDLE" not in Path(f"/proc/{worker}/cmdline").read_text()
-    except FileNotFoundError:
-        return False
 
 
 def test_a_machine_that_is_killed(run: BucketRun, only_soak: None) -> None:

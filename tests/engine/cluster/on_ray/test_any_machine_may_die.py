@@ -17,6 +17,8 @@ from cluster_runs import (
     counted,
     events,
     in_files,
+    is_at_work,
+    is_stopped,
     recipe_in,
     state_of,
 )
@@ -136,26 +138,16 @@ def test_a_worker_that_wakes_when_its_shard_is_done(
     assert counted(out)["task_finished"] == 4
 
 
-def is_stopped(worker: int) -> bool:
-    return ") T " in Path(f"/proc/{worker}/stat").read_text()
-
-
-def is_at_work(worker: int) -> bool:
-    """Return whether a worker exists and has a task, by the name that Ray gives its process."""
-    try:
-        return "IDLE" not in Path(f"/proc/{worker}/cmdline").read_text()
-    except FileNotFoundError:
-        return False
-
-
 @pytest.mark.parametrize("again", [["--ray"], []], ids=["with Ray", "without"])
 def test_a_driver_that_is_killed(runs: ClusterRuns, tmp_path: Path, again: list[str]) -> None:
     out = tmp_path / "model"
-    runs.cluster.lay("middle-meet-0", "middle-meet-1")  # however long a worker takes to start
+    runs.cluster.lay("middle-meet-0", "middle-meet-1", held := "middle-meet-9")  # none comes to it
     process = runs.begin(out, "--no-supervise")
-    wait_until(lambda: len(list((out / TASKS).glob("*/*/heartbeat.json"))) == 2)
+    wait_until(lambda: len(runs.cluster.victims()) == 2, process)
     process.send_signal(signal.SIGSTOP)  # so that it journals nothing of what is published
-    wait_until(lambda: len(shards_of(out)) >= 2)
+    wait_until(lambda: is_stopped(process.pid), process)
+    (runs.cluster.accidents / held).unlink()
+    wait_until(lambda: len(shards_of(out)) >= 2, process)
     process.kill()
     process.wait()
     known, published = counted(out)["task_finished"], len(shards_of(out))
