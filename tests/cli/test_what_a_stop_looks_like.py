@@ -10,8 +10,27 @@ import sys
 from pathlib import Path
 
 import pytest
-from commands import STOPPED_BY
 from terminals import ended, in_a_terminal
+
+STOPPED = """
+import os, signal, time
+from resumerge.engine.resources.signals import StopRequest
+from resumerge.storage import Storage
+handle, whole, sent, handled = StopRequest._handle, Storage.write, [], []
+def note(self, signum, frame):
+    try:
+        handle(self, signum, frame)
+    finally:
+        handled.append(signum)
+def write(self, fd, data, offset):
+    if offset > 10_000 and not sent:
+        sent.append(os.kill(os.getppid(), signal.SIGINT))
+        while not handled:
+            time.sleep(0.02)
+    whole(self, fd, data, offset)
+StopRequest._handle, Storage.write = note, write
+"""
+"""Signals the supervisor, and writes on once the worker has the signal: else it may end first."""
 
 KILLED_ONCE = """
 import os, signal
@@ -39,8 +58,7 @@ def merge_on_a_terminal(place: Path, folder: Path, before: str) -> tuple[int, li
 
 
 def test_a_stop_is_answered_and_says_how_to_go_on(place: Path, tmp_path: Path) -> None:
-    before = STOPPED_BY.format("SIGINT").replace("os.getpid()", "os.getppid()")
-    code, lines = merge_on_a_terminal(place, tmp_path, before)
+    code, lines = merge_on_a_terminal(place, tmp_path, STOPPED)
     assert code == 130, lines
     stopping, stopped = (line for line in lines if line.startswith("Stop"))
     assert stopping.startswith("Stopping: ")
