@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 from tiny_models import write_family
+from waiting import HANGS_SECONDS
 
 from resumerge.documents.choices import choices
 from resumerge.host.gpu import Gpu, find_gpus
@@ -83,7 +84,8 @@ def smi(folder: Path, script: str) -> str:
     return str(path)
 
 
-def test_gpus_without_torch(tmp_path: Path) -> None:
+def test_gpus_without_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("resumerge.host.gpu.PATIENCE_SECONDS", HANGS_SECONDS)
     command = smi(tmp_path, "echo 'Tesla T4, 15360, 15095'; echo 'Odd, Name, [N/A], 1'")
     tesla, odd = find_gpus(tmp_path, command)
     assert tesla == Gpu("Tesla T4", 15360 << 20, 15095 << 20)
