@@ -9,6 +9,7 @@ import time
 import psutil
 import pytest
 from supervisors import Supervise
+from waiting import kill_wholly
 
 COUNTS = """
 def work(pipe, spec, number):
@@ -194,4 +195,4 @@ def test_one_that_cannot_be_killed_after_a_signal_is_left_with_its_code(
     assert supervising.kinds("kills", "signal", "listens") == ["stopping", "stopped", "ended"]
     assert supervising.code == 130
     assert supervising.of("stopped")[0]["run"] == "a run"
-    psutil.Process(supervising.of("works")[0]["pid"]).kill()
+    kill_wholly([supervising.of("works")[0]["pid"]])

@@ -5,9 +5,9 @@ from __future__ import annotations
 import resource
 import signal
 
-import psutil
 import pytest
 from supervisors import Supervise
+from waiting import kill_wholly
 
 # A worker that ends by itself
 
@@ -243,7 +243,7 @@ def test_a_worker_that_cannot_be_killed_is_left(supervise: Supervise) -> None:
     assert supervising.code == 75
     assert supervising.of("hangs")[0]["cause"] == "stall"
     assert supervising.of("kills")
-    assert psutil.Process(supervising.of("works")[0]["pid"]).kill() is None
+    kill_wholly([supervising.of("works")[0]["pid"]])
 
 
 # What a worker is started with
