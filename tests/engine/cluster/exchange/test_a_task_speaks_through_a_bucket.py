@@ -27,6 +27,7 @@ from any_bucket_task import (
 from bucket_tasks import TOKEN, InBucket
 from loopback_s3 import Bucket, Proxy, Server, before, start
 from shard_tasks import RECIPES, Shards
+from waiting import HANGS_SECONDS
 
 from resumerge.engine.cluster.exchange import bucket_task
 from resumerge.engine.cluster.exchange.base import Beat
@@ -192,9 +193,17 @@ def test_a_bucket_that_fails_when_a_task_begins(
 
 
 @pytest.fixture
-def lease(run: InBucket, monkeypatch: pytest.MonkeyPatch) -> Lease:
+def lease(run: InBucket, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lease]:
     monkeypatch.setenv("RESUMERGE_LEASE_SECONDS", "1")
-    return Lease.acquire(run.store, "run")
+    lease = Lease.acquire(run.store, "run")
+    yield lease
+    end(lease)
+
+
+def end(lease: Lease) -> None:
+    """Stop a lease, and wait for a renewal that is under way: it writes when it likes."""
+    lease.stop()
+    lease._thread.join(HANGS_SECONDS)
 
 
 def replicator_of(run: InBucket, lease: Lease) -> Replicator:
@@ -209,9 +218,9 @@ def test_a_driver_that_wakes_late_changes_nothing(run: InBucket, lease: Lease) -
     exchange = BucketExchange(*shards, replicator, lambda: None)
     exchange.endpoint("shard0-1", run.shards.plan.shards[0])
     other = Lease.acquire(run.store, "run", take_over=True)
-    other.stop()
+    end(other)
     run.store.put({".resumerge/done.json": b"{}"}, run.tasks())
-    lease.stop()  # whose record would have another heartbeat
+    end(lease)  # whose record would have another heartbeat
     before = run.there()
     time.sleep(0.6)  # more than half of the lease's time
     with pytest.raises(Resumable, match="Another machine"):
