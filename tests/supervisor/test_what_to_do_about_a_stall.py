@@ -9,10 +9,15 @@ import sys
 import pytest
 from waiting import wait_until
 
-from resumerge.host.stalled import blocked_thread
+from resumerge.host.stalled import ThreadState, blocked_thread
 from resumerge.supervisor.worker_exit import WorkerExit
 from resumerge.ui.progress.supervision import Supervision
 from resumerge.ui.terminal.console import SafeConsole
+
+
+def in_state(pid: int, state: str) -> ThreadState | None:
+    found = blocked_thread(pid)
+    return found if found.state == state else None
 
 
 @pytest.mark.parametrize(
@@ -29,8 +34,7 @@ def test_a_worker_that_waits_for_no_disk(
     busy = subprocess.Popen([sys.executable, "-c", f"print(1, flush=True)\n{program}"], stdout=-1)
     try:
         assert busy.stdout is not None and busy.stdout.readline() == b"1\n"
-        wait_until(lambda: blocked_thread(busy.pid).state == state, busy)
-        doing = blocked_thread(busy.pid)
+        doing = wait_until(lambda: in_state(busy.pid, state), busy)
     finally:
         busy.kill()
         busy.communicate()
