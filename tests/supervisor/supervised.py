@@ -26,6 +26,26 @@ HELD = 40
 
 RECIPE = "merge_method: slowly\nmodels: [{model: math}, {model: code}]\n"
 
+ONE_STALL = """
+import os
+from resumerge.__main__ import main
+from resumerge.supervisor import supervisor
+class Supervisor(supervisor.Supervisor):
+    workers = 0
+    def _watch(self, worker):
+        self.workers += 1
+        return super()._watch(worker)
+    @property
+    def _stall_seconds(self):
+        return self.seconds if self.workers == 1 and os.path.exists({stalls!r}) else 0.0
+    @_stall_seconds.setter
+    def _stall_seconds(self, seconds):
+        self.seconds = seconds
+supervisor.Supervisor = Supervisor
+main()
+"""
+"""The program, with a supervisor to which only its first worker can stall, once a file is there."""
+
 PATIENT = """
 from resumerge.__main__ import main
 from resumerge.supervisor import supervisor

@@ -11,12 +11,11 @@ import psutil
 import pytest
 import slow_average
 from cgroups import memory_cgroup
-from supervised import Supervised
+from supervised import ONE_STALL, Supervised
 from waiting import wait_until
 
 MB = 10**6
-STALL_SECONDS = "20"
-"""More than a worker needs to begin on a busy machine."""
+STALL_SECONDS = "1"
 
 
 def test_killed_by_somebody(merge: Supervised, reference: dict[str, bytes]) -> None:
@@ -90,9 +89,31 @@ def test_crashed(merge: Supervised, reference: dict[str, bytes]) -> None:
     assert event["signal"] == "SIGSEGV"
 
 
+def may_stall_once(merge: Supervised) -> Path:
+    """Return a file from whose creation on the first worker can stall; no later one can."""
+    stalls = merge.folder / "stalls"
+    merge.code = ONE_STALL.format(stalls=str(stalls))
+    return stalls
+
+
+def tasks(pid: int) -> list[Path]:
+    return [*Path(f"/proc/{pid}/task").iterdir()]
+
+
+def thread_state(task: Path) -> str:
+    try:
+        return (task / "stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return "ended"
+
+
 def test_stopped_and_forgotten(merge: Supervised, reference: dict[str, bytes]) -> None:
+    stalls = may_stall_once(merge)
     process = merge.start("--stall-timeout", STALL_SECONDS)
-    os.kill(merge.wait_until_committed(process), signal.SIGSTOP)
+    worker = merge.wait_until_committed(process)
+    os.kill(worker, signal.SIGSTOP)
+    wait_until(lambda: {thread_state(task) for task in tasks(worker)} == {"T"}, process)
+    stalls.touch()
     _, stderr = merge.end(process)
     assert process.returncode == 0, stderr
     assert "is stopped by a signal" in stderr
@@ -103,8 +124,11 @@ def test_stopped_and_forgotten(merge: Supervised, reference: dict[str, bytes]) -
 
 
 def test_a_worker_that_computes_for_ever(merge: Supervised, reference: dict[str, bytes]) -> None:
-    (merge.accidents / "hang").touch()
+    hangs, stalls = merge.accidents / "hang", may_stall_once(merge)
+    hangs.touch()
     process = merge.start("--stall-timeout", STALL_SECONDS)
+    wait_until(lambda: not hangs.exists(), process)
+    stalls.touch()
     _, stderr = merge.end(process)
     assert process.returncode == 0, stderr
     assert "made no progress" in stderr
