@@ -27,6 +27,9 @@ SLOWNESS = float(os.environ.get("SLOWNESS", "0"))
 OTHERWISE = float(os.environ.get("OTHERWISE", "0"))
 """A number that this machine adds to each weight, which makes its results wrong."""
 
+HOLD = int(os.environ.get("HOLD", "0"))
+"""The number of block runs after which this process waits for a signal that asks it to stop."""
+
 PART = int(os.environ.get("UPLOAD_PART", s3_uploads.PART))
 """The size in bytes of the parts in which a shard is uploaded."""
 
@@ -43,8 +46,21 @@ class Mean(KernelMethod):
     def compute(self, tensor, inputs, run, statistics, out):
         comes_to("middle")
         time.sleep(SLOWNESS)
+        computed.append(None)
+        while HOLD and len(computed) > HOLD and not is_asked_to_stop():
+            time.sleep(0.01)
         weight = 1 / len(inputs) + OTHERWISE
         kernels.weighted_sum(inputs, [weight] * len(inputs), out)
+
+
+computed = []
+"""A `None` for each run of blocks of this process."""
+
+
+def is_asked_to_stop():
+    """Return whether a signal has asked this process to stop."""
+    handler = signal.getsignal(signal.SIGTERM)  # a method of the request to stop
+    return getattr(getattr(handler, "__self__", None), "requested", False)
 
 
 current = []

@@ -26,6 +26,9 @@ RECIPE = (
 SHARD_SIZE = 16_000
 """The shard size in bytes; the model has four shards."""
 
+HELD = {"SLOWNESS": "0.1", "HOLD": "20"}
+"""Variables of a merge that waits, after two seconds and its first batch, for a signal to stop."""
+
 
 @dataclass
 class RayCluster:

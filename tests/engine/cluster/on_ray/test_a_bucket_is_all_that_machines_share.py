@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from bucket_runs import BucketRun
 from cluster_runs import (
+    HELD,
     SHARD_SIZE,
     ClusterRuns,
     counted,
@@ -262,12 +263,12 @@ def test_two_machines_that_disagree(run: BucketRun, tmp_path: Path, only_soak: N
 
 
 def test_what_was_committed_first_is_kept(run: BucketRun, only_soak: None) -> None:
-    words = ("--mirror", run.url, "--mirror-then-delete", "--shard-size", "1MB")
+    words = ("--mirror", run.url, "--mirror-then-delete", "--shard-size", "1MB", "--threads", "1")
     config, state = str(recipe_in(run.runs.models)), ("--state-dir", str(state_of(run.out)))
-    wrong = {"OTHERWISE": "0.5", "SLOWNESS": "0.1"}
+    wrong = {"OTHERWISE": "0.5", **HELD}
     other = run.runs.command("run", config, str(run.out), *words, *state, **wrong)
-    wait_until(lambda: list(run.out.glob("*.partial")))
-    before = wait_until(lambda: committed(run))
+    wait_until(lambda: list(run.out.glob("*.partial")), other)
+    before = wait_until(lambda: committed(run), other)
     other.send_signal(signal.SIGINT)
     assert other.wait() == 130
     with pytest.raises(Resumable) as stopped:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from cluster_runs import (
     CODE,
+    HELD,
     SHARD_SIZE,
     ClusterRuns,
     counted,
@@ -233,11 +234,11 @@ def test_each_machine_downloads_to_a_cache_of_its_own(runs: ClusterRuns, tmp_pat
 
 def test_two_machines_that_disagree(runs: ClusterRuns, tmp_path: Path) -> None:
     out = tmp_path / "model"
-    words = ("--shard-size", "1MB", "--state-dir", str(state_of(out)))
-    config = str(recipe_in(runs.models))
-    other = runs.command("run", config, str(out), *words, OTHERWISE="0.5", SLOWNESS="0.1")
-    wait_until(lambda: list(out.glob("*.partial")))
-    before = wait_until(lambda: committed(out))
+    words = ("--shard-size", "1MB", "--threads", "1", "--state-dir", str(state_of(out)))
+    config, wrong = str(recipe_in(runs.models)), {"OTHERWISE": "0.5", **HELD}
+    other = runs.command("run", config, str(out), *words, **wrong)
+    wait_until(lambda: list(out.glob("*.partial")), other)
+    before = wait_until(lambda: committed(out), other)
     other.send_signal(signal.SIGINT)
     assert other.wait() == 130
     with pytest.raises(Resumable) as stopped:
