@@ -10,6 +10,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from waiting import HANGS_SECONDS
+
 from resumerge.ledger import Ledger
 from resumerge.ledger.validity import RECIPE_TEXT, text_digest
 
@@ -40,8 +42,12 @@ def make(path: Path) -> Ledger:
 
 
 def query(ledger: Path, sql: str) -> list[dict[str, Any]]:
-    """Return the rows of a query."""
-    with closing(sqlite3.connect(f"{ledger.absolute().as_uri()}?mode=ro", uri=True)) as db:
+    """Return the rows of a query.
+
+    A process that ends locks its ledger while it moves all data into one file, with several syncs.
+    """
+    uri = f"{ledger.absolute().as_uri()}?mode=ro"
+    with closing(sqlite3.connect(uri, uri=True, timeout=HANGS_SECONDS)) as db:
         db.row_factory = sqlite3.Row
         return [dict(row) for row in db.execute(sql)]
 
