@@ -17,6 +17,7 @@ from made_up_leases import ELSEWHERE, HERE, SECONDS, seconds_to_acquire, write
 from plain_folder import PlainFolder, Weak
 from virtual_machines import Threading
 from virtual_time import VirtualTime
+from waiting import HANGS_SECONDS
 
 from resumerge.errors import InputError, Resumable
 from resumerge.host.machine import hostname
@@ -27,20 +28,36 @@ from resumerge.mirror.names import MANIFEST_FILE, lease_name
 from resumerge.mirror.stores.base import METADATA
 
 TAKES = """
-import sys, time
+import os, sys, time
 from pathlib import Path
+from types import SimpleNamespace
 sys.path.insert(0, {here!r})
 from plain_folder import PlainFolder, Weak
 from resumerge.errors import InputError
-from resumerge.mirror import Lease
+from resumerge.mirror import Lease, lease as module
+def put(name, data):
+    try:
+        return kind.put_if_absent(store, name, data)
+    finally:
+        mark.unlink(missing_ok=True)
+def settle(seconds):
+    time.sleep(seconds)
+    while not mark.exists() and [*mark.parent.glob(store.folder.name + ".*.takes")]:
+        time.sleep(0.01)
+module.time = SimpleNamespace(sleep=settle)
 kind = {{"PlainFolder": PlainFolder, "Weak": Weak}}[sys.argv[1]]
 print("ready", flush=True)
 while folder := sys.stdin.readline().strip():
+    store, mark = kind(Path(folder)), Path(f"{{folder}}.{{os.getpid()}}.takes")
+    store.put_if_absent = put
+    mark.touch()
     try:
-        lease = Lease.acquire(kind(Path(folder)), "run")
+        lease = Lease.acquire(store, "run")
     except InputError as error:
         print("refused", flush=True)
         continue
+    finally:
+        mark.unlink(missing_ok=True)
     print("taken", lease.token, flush=True)
     try:
         while sys.argv[2] == "keep":
@@ -50,6 +67,8 @@ while folder := sys.stdin.readline().strip():
         print(error.reason, flush=True)
         sys.exit(75)
 """
+"""A process has a mark until it has written its lease, or is refused: a place in which files need
+time to be seen has seen them when no process has one, however slow the processes are."""
 
 
 def machine(
@@ -266,7 +285,8 @@ def test_who_was_quicker_in_following_a_dead_one_is_not_dead(store: PlainFolder)
 def test_of_two_that_start_at_once_on_a_dead_lease_one_wins(
     tmp_path: Path, kind: type[PlainFolder]
 ) -> None:
-    both = [machine(kind.__name__, "leave") for _ in range(2)]
+    # A lease that is being written is watched for as long as its writer may stand still.
+    both = [machine(kind.__name__, "leave", lease_seconds=HANGS_SECONDS) for _ in range(2)]
     # Written by both at once, a weak place's file may be nobody's: it is followed, too.
     won = ["taken 2", "taken 3"] if kind is Weak else ["taken 2"]
     try:
