@@ -38,26 +38,25 @@ demo: $(VENV)/.ready
 # Tests start thousands of processes, each of which would compile the package for itself.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Each process has whole files: what a file's tests share is made once. Tests wait (for signals,
-# servers, timeouts) half of their time, and slow tests two thirds: three processes keep two cores
-# busy, four with slow tests, which take 12 GB of memory together. Which tests are in which suite:
-# tests/support/suites/.
-PYTEST := -m pytest -q --dist loadfile --no-loadscope-reorder
+# Each process has whole files: what a file's tests share is made once. Half of a test's time is
+# spent waiting (for signals, servers, timeouts), so that three processes keep two cores busy; a
+# fourth one was no quicker, and took 3 GB. Which tests are in which suite: tests/support/suites/.
+PYTEST := -m pytest -q --numprocesses 3 --dist loadfile --no-loadscope-reorder
 SUITE := tests/support/disk_in_memory.sh $(BIN)/python $(PYTEST)
 REPORTS := build/suites
 TIMES := PYTHONPATH=tests/support $(BIN)/python -m suites
 
 # The quick tests, and of the slow ones one for each promise.
 test: style
-	$(SUITE) --suite quick --numprocesses 3 --junitxml $(REPORTS)/quick.xml
+	$(SUITE) --suite quick --junitxml $(REPORTS)/quick.xml
 
 # The quick suite in an environment of its own that has neither torch nor transformers.
 test-small: $(SMALL)/.ready
-	tests/support/disk_in_memory.sh $(SMALL)/bin/python $(PYTEST) --suite quick --numprocesses 3
+	tests/support/disk_in_memory.sh $(SMALL)/bin/python $(PYTEST) --suite quick
 
 # Everything, nothing twice; then whether each quick file has stayed quick.
 test-all: lint test
-	$(SUITE) --suite rest --numprocesses 4 --junitxml $(REPORTS)/rest.xml
+	$(SUITE) --suite rest --junitxml $(REPORTS)/rest.xml
 	$(TIMES) check $(REPORTS)/quick.xml
 
 # Which tests are about the source file FILE: those that import it, or a name of it.

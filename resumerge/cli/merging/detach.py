@@ -6,7 +6,10 @@ import os
 import signal
 import sys
 import time
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from types import FrameType
 
 from click.exceptions import Exit
 
@@ -42,33 +45,39 @@ def detach(runs: RunStore, *, as_json: bool) -> None:
     logs = [runs.folder / f"{os.getpid()}-{name}" for name in (LOG_FILE, JSON_FILE)[: 1 + as_json]]
     files = [os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644) for log in logs]
     sys.stdout.flush()
+    held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
     pid = os.fork()
     if pid == 0:
+        signal.pthread_sigmask(signal.SIG_SETMASK, held)
         os.setsid()
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(files[0], 2)
         os.dup2(files[-1], 1)
         return
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a closed terminal must not prevent the moves
+    signal.signal(signal.SIGINT, partial(_pass_on, pid))  # Ctrl-C does not reach the new session
+    signal.pthread_sigmask(signal.SIG_SETMASK, held)
     raise Exit(_follow(pid, runs, logs, as_json=as_json))
+
+
+def _pass_on(pid: int, signum: int, frame: FrameType | None) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, signum)
 
 
 def _follow(pid: int, runs: RunStore, logs: list[Path], *, as_json: bool) -> int:
     """Wait until a process works on a run or has ended, and return this process's exit code."""
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a closed terminal must not prevent the moves
     while (run := _run_of(pid, runs)) is None:
-        try:
-            ended, status = os.waitpid(pid, os.WNOHANG)
-            if ended:
-                code = os.waitstatus_to_exitcode(status)
-                if code and not any(log.stat().st_size for log in logs):
-                    print_text(
-                        f"The background process wrote no log. Is the disk of {logs[0]} full?", err
-                    )
-                _print_and_remove(logs)
-                return code if code >= 0 else 128 - code
-            time.sleep(_POLL_SECONDS)
-        except KeyboardInterrupt:  # Ctrl-C does not reach the new session
-            os.kill(pid, signal.SIGINT)
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            code = os.waitstatus_to_exitcode(status)
+            if code and not any(log.stat().st_size for log in logs):
+                print_text(
+                    f"The background process wrote no log. Is the disk of {logs[0]} full?", err
+                )
+            _print_and_remove(logs)
+            return code if code >= 0 else 128 - code
+        time.sleep(_POLL_SECONDS)
     for log in logs:
         log.rename(run / log.name.partition("-")[2])
     log, command = run / LOG_FILE, watch_command(run.name, runs.folder)
