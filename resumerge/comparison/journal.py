@@ -21,7 +21,7 @@ from typing import Any
 import xxhash
 
 from resumerge.comparison.models import Models
-from resumerge.comparison.relations import new_evidence
+from resumerge.comparison.relations import MEASURED
 from resumerge.errors import refuse
 from resumerge.planning import fingerprint_parts
 from resumerge.storage import Storage
@@ -130,6 +130,6 @@ def _digest(models: Models) -> str:
         [file.stamp.as_json() if file.stamp else None for file in source.files.values()]
         for source in models.read.values()
     ]
-    evidence = sorted(new_evidence(("F32", "F32")))
+    evidence = sorted(MEASURED)
     text = json.dumps([VERSION, evidence, facts, stages, stamps, models.has_base], sort_keys=True)
     return xxhash.xxh3_128_hexdigest(text.encode())

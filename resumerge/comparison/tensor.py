@@ -12,7 +12,7 @@ import numpy as np
 
 from resumerge.comparison.in_order import InOrder
 from resumerge.comparison.models import MatchedTensor, Models, Pair
-from resumerge.comparison.relations import new_evidence
+from resumerge.comparison.relations import MEASURED
 from resumerge.comparison.relations.low_rank import PROPOSING_ROWS
 from resumerge.comparison.relations.quantised import SEEN_ROWS
 from resumerge.comparison.values import Two, floats
@@ -68,7 +68,7 @@ class _PairSums:
     def __init__(self, pair: Pair, dtypes: tuple[str, str]) -> None:
         self.pair, self.dtypes = pair, dtypes
         self.differing, self.squares, self.largest = 0, 0.0, 0.0
-        self._evidence = new_evidence(dtypes)
+        self._evidence = {key: relation.new_evidence(dtypes) for key, relation in MEASURED.items()}
 
     def propose(self, few: Two, every: Callable[[], Two]) -> None:
         """Examine some rows of the two matrices before any elements are added.

@@ -13,7 +13,6 @@ from resumerge.comparison.relations.low_rank import LowRankChange
 from resumerge.comparison.relations.quantised import QuantisedCopy
 from resumerge.comparison.relations.relation import (
     Details,
-    Evidence,
     MeasuredRelation,
     Relation,
 )
@@ -21,7 +20,7 @@ from resumerge.comparison.relations.rounded import RoundedCopy
 from resumerge.comparison.relations.scaled import ScaledCopy
 from resumerge.comparison.relations.unmeasured import Different, Equal, NotFinite
 
-__all__ = ["RELATIONS", "new_evidence", "relation_of"]
+__all__ = ["MEASURED", "RELATIONS", "relation_of"]
 
 RELATIONS: Mapping[str, Relation] = {
     relation.name: relation
@@ -38,15 +37,12 @@ RELATIONS: Mapping[str, Relation] = {
 """All relations by name. A tensor has the first relation that holds; sentences have the same
 order."""
 
-
-def new_evidence(dtypes: tuple[str, str]) -> dict[str, Evidence]:
-    """Return evidence for each measured relation of two tensors, by the relation's key.
-
-    Args:
-        dtypes: the stored types of both tensors.
-    """
-    measured = (r for r in RELATIONS.values() if isinstance(r, MeasuredRelation))
-    return {relation.key: relation.new_evidence(dtypes) for relation in measured}
+MEASURED: Mapping[str, MeasuredRelation] = {
+    relation.key: relation
+    for relation in RELATIONS.values()
+    if isinstance(relation, MeasuredRelation)
+}
+"""The relations with evidence of their own, by the key of the evidence in a row of the journal."""
 
 
 def relation_of(sums: Mapping[str, Any], not_finite: int) -> tuple[Relation, Details]:

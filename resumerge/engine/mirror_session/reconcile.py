@@ -310,8 +310,8 @@ def fetch_from_mirror(
         except OSError as error:
             if not is_full(error) and error.filename not in (str(incoming), str(incoming) + PART):
                 raise
-            for name_of_part in ("", PART):  # makes space on the disk
-                storage.remove(incoming.with_name(incoming.name + name_of_part))
+            for suffix in ("", PART):  # makes space on the disk
+                storage.remove(incoming.with_name(incoming.name + suffix))
             raise as_resumable(error) from error
 
     try:
