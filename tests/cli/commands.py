@@ -15,6 +15,18 @@ models:
   - {model: code, parameters: {weight: 1}}
 """
 
+NOTES_SIGNALS = """
+from resumerge.engine.resources.signals import StopRequest
+handle, handled = StopRequest._handle, []
+def note(self, signum, frame):
+    try:
+        handle(self, signum, frame)
+    finally:
+        handled.append(signum)
+StopRequest._handle = note
+"""
+"""The beginning of a program that lists in `handled` the signals that its process has handled."""
+
 DISK_FULL = """
 import errno
 from resumerge.storage import Storage

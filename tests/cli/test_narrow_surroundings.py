@@ -13,25 +13,23 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from commands import NOTES_SIGNALS
 from merging import shards_of
 from waiting import wait_until
 
-HELD = """
+HELD = (
+    NOTES_SIGNALS
+    + """
 import os, time
-from resumerge.engine.resources.signals import StopRequest
 from resumerge.storage import Storage
-handle, whole, handled = StopRequest._handle, Storage.write, []
-def note(self, signum, frame):
-    try:
-        handle(self, signum, frame)
-    finally:
-        handled.append(signum)
+whole = Storage.write
 def write(self, fd, data, offset):
     while offset > 10_000 and not (handled or os.path.exists({go!r})):
         time.sleep(0.02)
     whole(self, fd, data, offset)
-StopRequest._handle, Storage.write = note, write
+Storage.write = write
 """
+)
 """Nothing more is written until there is a file `go`, or the process has handled a signal."""
 
 

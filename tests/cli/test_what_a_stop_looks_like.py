@@ -10,25 +10,20 @@ import sys
 from pathlib import Path
 
 import pytest
+from commands import NOTES_SIGNALS
 from terminals import ended, in_a_terminal
 
-STOPPED = """
+STOPPED = f"""{NOTES_SIGNALS}
 import os, signal, time
-from resumerge.engine.resources.signals import StopRequest
 from resumerge.storage import Storage
-handle, whole, sent, handled = StopRequest._handle, Storage.write, [], []
-def note(self, signum, frame):
-    try:
-        handle(self, signum, frame)
-    finally:
-        handled.append(signum)
+whole, sent = Storage.write, []
 def write(self, fd, data, offset):
     if offset > 10_000 and not sent:
         sent.append(os.kill(os.getppid(), signal.SIGINT))
         while not handled:
             time.sleep(0.02)
     whole(self, fd, data, offset)
-StopRequest._handle, Storage.write = note, write
+Storage.write = write
 """
 """Signals the supervisor, and writes on once the worker has the signal: else it may end first."""
 
