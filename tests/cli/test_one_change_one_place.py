@@ -21,9 +21,11 @@ from resumerge.options.call_options import (
     ExplainOptions,
     ExtractLoraOptions,
     ExtractOptions,
+    ReproduceOptions,
     ResumeOptions,
     RunOptions,
     SearchOptions,
+    VerifyOptions,
 )
 
 DUMMY_OPTION = """
@@ -107,6 +109,8 @@ def test_a_command_is_a_file_and_its_name(copy: Path, place: Path) -> None:
         ("compare", CompareOptions),
         ("explain", ExplainOptions),
         ("search", SearchOptions),
+        ("verify", VerifyOptions),
+        ("reproduce", ReproduceOptions),
     ],
 )
 def test_type_checkers_see_what_is_declared(command: str, types: Any) -> None:

@@ -8,15 +8,18 @@ from __future__ import annotations
 import json
 import math
 import tracemalloc
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from fuzz.kinds.quantised import weights as weights_of_every_scheme
 from reading import evaluation, read
 
 from resumerge.errors import InputError
+from resumerge.quantisation import QUANTISATIONS, Checkpoint, Weight
+from resumerge.quantisation.scheme import Scheme
 from resumerge.recipe import ModelRef
 from resumerge.sources import Source, open_source
 from resumerge.sources.reader import SourceReader
@@ -292,6 +295,39 @@ def numbers(folder: Path, scheme: str, changes: Changes) -> np.ndarray:
 @pytest.mark.parametrize("scheme", SOUND)
 def test_the_files_that_the_others_are_made_from_are_sound(scheme: str, tmp_path: Path) -> None:
     assert np.isfinite(numbers(tmp_path, scheme, {})).all()
+
+
+def test_each_scheme_has_a_sound_weight_and_one_that_lies() -> None:
+    assert {scheme for scheme, _, _ in LYING.values()} == SOUND.keys()
+
+
+@pytest.mark.parametrize("files", ["these tests", "the fuzzer"])
+def test_each_scheme_reads_a_weight(
+    files: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    unused = {type(scheme).__name__ for scheme in QUANTISATIONS}
+    for scheme in QUANTISATIONS:
+        monkeypatch.setattr(scheme, "weights", _noting(scheme, unused))
+    if files == "the fuzzer":
+        (tmp_path / "model.safetensors").write_bytes(weights_of_every_scheme())
+        (tmp_path / "config.json").write_text("{}")
+        open_source(ModelRef(str(tmp_path), str(tmp_path)))
+    else:
+        for name in SOUND:
+            opened(tmp_path, name, {}, CONFIGS.get(name, {}))
+    assert not unused
+
+
+def _noting(scheme: Scheme, unused: set[str]) -> Callable[[Checkpoint], Iterator[Weight]]:
+    """Return a scheme's `weights` that removes the scheme's name from a set for a first weight."""
+    weights_of_scheme = scheme.weights
+
+    def weights(checkpoint: Checkpoint) -> Iterator[Weight]:
+        for weight in weights_of_scheme(checkpoint):
+            unused.discard(type(scheme).__name__)
+            yield weight
+
+    return weights
 
 
 @pytest.mark.parametrize("what", LYING)

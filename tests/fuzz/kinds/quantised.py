@@ -67,7 +67,7 @@ class Quantised(Kind):
     def make(self, work: Path) -> None:
         for name in ("q", "other"):
             config = {"quantization_config": {"quant_method": "gptq", "checkpoint_format": "gptq"}}
-            files = {"model.safetensors": _weights(), "config.json": json.dumps(config).encode()}
+            files = {"model.safetensors": weights(), "config.json": json.dumps(config).encode()}
             tiny_files.write(work / name, files)
         (work / "recipe.yaml").write_text(_RECIPE)
         make_unfinished("recipe.yaml")
@@ -94,7 +94,7 @@ class Quantised(Kind):
         return merges(draw, "recipe.yaml")
 
 
-def _weights() -> bytes:
+def weights() -> bytes:
     """Return a safetensors file with the tensors of every scheme."""
     header, data = {}, b""
     for name, (dtype, shape) in _FACTS.items():

@@ -14,13 +14,14 @@ from fuzz.changes.files import put_something
 from fuzz.changes.raw import changed_bytes
 from fuzz.changes.trees import changed, with_oddities
 from fuzz.kinds.base import MERGE, Commands, Kind
+from resumerge.quantisation import OUTPUTS
 
 WIDTHS = (32, 128, 160)
 """The hidden sizes of the models: groups of 128 divide the second alone."""
 
 _TYPES = (
-    *("fp8_block", "fp8_channel", "int4", "mxfp4", "nvfp4", "same", "q8_0", "q4_0"),
-    *("bfloat16", "float8_e4m3fn"),
+    *OUTPUTS,
+    *("same", "q8_0", "q4_0", "bfloat16", "float8_e4m3fn"),
 )
 
 

@@ -12,16 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reading import evaluation, read
 
-from resumerge.kernels.quantised import Code
+from resumerge.quantisation import OUTPUTS
 from resumerge.tensors import Quantised, Stored
 from resumerge.tensors.quantised.quantised import Form
 
-FORMS = (
-    Form("fp8", Code.E4M3, 448.0, "F32"),
-    Form("int4", Code.INT4, 7.5, "BF16"),
-    Form("mxfp4", Code.E2M1, 6.0, "U8"),
-    Form("nvfp4", Code.E2M1, 6.0, "F8_E4M3", 448.0 * 6.0),
-)
+FORMS = [scheme.layout.form for scheme in OUTPUTS.values()]
 
 
 class Numbers:
