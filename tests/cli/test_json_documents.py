@@ -13,6 +13,7 @@ from commands import DISK_FULL, resumerge
 
 import resumerge as package
 from resumerge import api
+from resumerge.cli.main import COMMANDS
 from resumerge.documents.run import describe_attempts, describe_finished, empty_run
 from resumerge.ledger.tables import TABLES
 from resumerge.mirror.manifest import Manifest
@@ -37,6 +38,7 @@ RUN: dict[str, Any] = {
     "state": str,
     "config": str,
     "output": str,
+    "output_deleted": bool,
     "ledger": str,
     "created": str,
     "units": {"total": int, "committed": int},
@@ -45,19 +47,27 @@ RUN: dict[str, Any] = {
     "memory": {"budget": (int, OR_NULL), "peak_rss": int, "batch_bytes": (int, OR_NULL)},
     "rate_bytes_per_s": (*ANY_NUMBER, OR_NULL),
     "eta_s": (*ANY_NUMBER, OR_NULL),
+    "merging_s": (*ANY_NUMBER, OR_NULL),
     "accounts": ACCOUNTS,
+    "extraction": (dict, OR_NULL),
+    "combination": (dict, OR_NULL),
     "attempts": [
         {
             "n": int,
             "pid": int,
+            "host": str,
             "started": str,
             "ended": (str, OR_NULL),
             "outcome": (str, OR_NULL),
+            "budget": (int, OR_NULL),
             "peak_rss": int,
             "units_committed": int,
+            "bytes_committed": int,
         }
     ],
-    "events": [{"at": str, "kind": str, "data": dict}],
+    "events": [{"at": str, "attempt": (int, OR_NULL), "kind": str, "data": dict}],
+    "mirror": (dict, OR_NULL),
+    "cluster": (dict, OR_NULL),
 }
 PLAN: dict[str, Any] = {
     "units": int,
@@ -179,11 +189,22 @@ def keys_of(document: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def an_attempt() -> dict[str, Any]:
+    """Return the document of an attempt of which nothing is known."""
+    [attempt] = describe_attempts([dict.fromkeys(TABLES["attempts"].imported)])
+    return attempt
+
+
+def test_each_key_of_a_run_has_its_type_here() -> None:
+    assert RUN.keys() == empty_run("", "").keys()
+    assert RUN["attempts"][0].keys() == an_attempt().keys()
+
+
 def test_the_documentation_has_each_key_of_a_run() -> None:
     text = (Path(__file__).parents[2] / "docs" / "commands.md").read_text(encoding="utf-8")
     table = text.partition("### The document of a run\n")[2].partition("\n## ")[0]
     described = re.findall(r"`(\S+?)`", "".join(re.findall(r"^\| (.*?) \|", table, re.MULTILINE)))
-    [attempt] = describe_attempts([dict.fromkeys(TABLES["attempts"].imported)])
+    attempt = an_attempt()
     expected = []
     for key in empty_run("", ""):
         expected += [key, *(f"attempts[].{k}" for k in attempt if key == "attempts")]
@@ -286,8 +307,14 @@ def test_resume_writes_them_too(place: Path, tmp_path: Path) -> None:
     assert told[-1]["kind"] == "done"
 
 
-@pytest.mark.parametrize("name", ["run", "resume", "status", "plan", "verify", "clean"])
-def test_every_command_has_its_twin_in_python(name: str) -> None:
+TWINS = {"try": "try_model", "cache": "cache_check"}
+"""The functions in Python with another name than their command, by command."""
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS.keys() - {"methods", "ui"}))
+def test_every_command_has_its_twin_in_python(command: str) -> None:
+    """`ui` has none; that of `methods` is the package of this name, which can be called."""
+    name = TWINS.get(command, command.replace("-", "_"))
     assert getattr(package, name) is getattr(api, name)
     taken = {module.name for module in pkgutil.iter_modules(package.__path__)}
     assert name not in taken, "importing a module of that name would put it in the function's place"

@@ -14,6 +14,7 @@ import pytest
 from commands import DISK_FULL, each, python, resumerge, separated
 
 import resumerge as package
+from resumerge.cli.main import COMMANDS
 from resumerge.errors import InputError
 from resumerge.options import declared
 from resumerge.options.call_options import (
@@ -98,27 +99,32 @@ def test_a_command_is_a_file_and_its_name(copy: Path, place: Path) -> None:
     assert "'greet'" in resumerge("geet", cwd=place, PYTHONPATH=str(copy)).stderr
 
 
-@pytest.mark.parametrize(
-    ("command", "types"),
-    [
-        ("run", RunOptions),
-        ("resume", ResumeOptions),
-        ("plan", RunOptions),
-        ("extract-expert", ExtractOptions),
-        ("extract-lora", ExtractLoraOptions),
-        ("compare", CompareOptions),
-        ("explain", ExplainOptions),
-        ("search", SearchOptions),
-        ("verify", VerifyOptions),
-        ("reproduce", ReproduceOptions),
-    ],
-)
-def test_type_checkers_see_what_is_declared(command: str, types: Any) -> None:
+TYPES: dict[str, Any] = {
+    "run": RunOptions,
+    "resume": ResumeOptions,
+    "plan": RunOptions,
+    "extract-expert": ExtractOptions,
+    "extract-lora": ExtractLoraOptions,
+    "compare": CompareOptions,
+    "explain": ExplainOptions,
+    "search": SearchOptions,
+    "verify": VerifyOptions,
+    "reproduce": ReproduceOptions,
+}
+"""The options of each command that has more than the state folder, for type checkers."""
+
+
+def test_each_command_with_options_has_types() -> None:
+    assert {name for name in COMMANDS if len(declared(name)) > 1} == TYPES.keys()
+
+
+@pytest.mark.parametrize("command", TYPES)
+def test_type_checkers_see_what_is_declared(command: str) -> None:
     expected = {
         option.name: option.type.accepts | None if option.default is None else option.type.accepts
         for option in declared(command)
     }
-    assert get_type_hints(types) == expected
+    assert get_type_hints(TYPES[command]) == expected
     shown = inspect.signature(getattr(package, command.replace("-", "_"))).parameters
     assert {name: shown[name].annotation for name in expected} == expected
     assert {name: shown[name].default for name in expected} == {

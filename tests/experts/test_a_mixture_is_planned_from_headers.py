@@ -10,6 +10,7 @@ from dense_headers import ATTENTION, BASE, HIDDEN, INNER, TOKENS, dense, made_of
 from made_up_plans import tensor, units
 
 from resumerge.errors import InputError, Problem
+from resumerge.experts.upcycling.architectures import ARCHITECTURES
 from resumerge.planning import Plan
 from resumerge.planning.plan import Unit
 from resumerge.tensor_uses import UnusedReason
@@ -202,6 +203,17 @@ def test_its_config_is_the_bases_with_the_fields_of_its_architecture(
     assert found.mixture is not None
     window = {"sliding_window": 7} if kind in ("qwen3",) or "deepseek" in further else {}
     assert found.mixture.config == {**DENSE, **window, **CONFIGS[kind, further]}
+
+
+def test_each_architecture_has_its_layers_and_its_config_here() -> None:
+    def made(kind: str, further: str) -> str:
+        found = mixture_of(BASE + further, kind, c=dense("c", kind))
+        assert found.mixture is not None
+        return str(found.mixture.config["model_type"])
+
+    architectures = {architecture.model_type for architecture in ARCHITECTURES}
+    assert {made(*case) for case in LAYERS} == architectures
+    assert {made(*case) for case in CONFIGS} == architectures
 
 
 def test_a_window_of_the_base_and_no_shared_expert_are_written() -> None:

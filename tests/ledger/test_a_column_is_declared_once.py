@@ -15,6 +15,7 @@ from ledger_rows import change, make, query
 from resumerge.ledger import Ledger
 from resumerge.ledger.import_ledger import import_ledger
 from resumerge.ledger.tables import STAYS, TABLES, Column
+from resumerge.ledger.units import UnitCommit
 from resumerge.ledger.validators import or_null, text
 from resumerge.ledger.validity import InvalidLedger
 
@@ -58,6 +59,12 @@ def test_every_column_has_a_validator_or_stays() -> None:
         if column.validator is STAYS and name not in ("companions", "downloads", "steps")
     }
     assert staying == {("run", "mirror"), ("sources", "stamps")}
+
+
+def test_each_result_of_a_unit_is_committed() -> None:
+    commit = UnitCommit(number=1, hashes=b"", input_hashes=b"", checksum=None, seconds=0.0)
+    results = {column.name for column in TABLES["units"].columns if column.result}
+    assert commit.results.keys() == {"state", *results}
 
 
 def test_a_new_column_is_created_imported_and_validated(

@@ -5,7 +5,10 @@ The first five calls once read or wrote outside of their arguments.
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -248,6 +251,17 @@ def test_a_wrong_call_changes_nothing(compiled: str, name: str) -> None:
     with pytest.raises((TypeError, ValueError)):
         CALLS[name](around[16:20])
     assert (around == 7.0).all()
+
+
+def test_each_kernel_has_a_wrong_call() -> None:
+    """The wrong calls of `hash_blocks` and `read_ranges` are in the tests of these kernels."""
+    source = Path(__file__).read_text(encoding="utf-8")
+    kernels = {name for name in dir(_kernels) if inspect.isbuiltin(getattr(_kernels, name))}
+    assert len(kernels) > 20
+    assert kernels - set(re.findall(r"_kernels\.(\w+)\(", source)) == {
+        *("hash_blocks", "read_ranges"),
+        *("instruction_sets", "use"),  # which have no arguments in memory
+    }
 
 
 def test_counts_are_numbers_of_python_whatever_their_size() -> None:

@@ -12,6 +12,7 @@ from made_up_ledgers import make_ledger
 
 import resumerge
 from resumerge import event_kinds
+from resumerge.documents.cluster import describe_cluster
 from resumerge.documents.history import history_of
 from resumerge.event_kinds import EventKind
 from resumerge.ui.text.narrative import UNTOLD, WITH_FACTS, narrative_of
@@ -90,6 +91,13 @@ def test_only_these_kinds_are_not_told() -> None:
     """The sentence on a wait implies its end; tasks are counted for each machine of the cluster."""
     of_tasks = {EventKind.TASK_STARTED, EventKind.TASK_FINISHED}
     assert {EventKind.MEMORY_WAIT_ENDED, *of_tasks} == UNTOLD
+
+
+def test_each_event_of_a_task_is_counted_for_its_machine() -> None:
+    for kind in (kind for kind in EventKind if kind.name.startswith("TASK_")):
+        cluster = describe_cluster([{"kind": kind, "attempt": 1, "data": {"node": "a"}}])
+        assert cluster is not None, kind
+        assert sum(cluster["tasks"].values()) == 1
 
 
 def test_each_kind_of_event_names_its_facts() -> None:
