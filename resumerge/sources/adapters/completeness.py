@@ -5,15 +5,60 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from resumerge.sources.adapter_programs.config import LoraConfig
+from resumerge.sources.adapters.adapter_names import AdapterNames
 from resumerge.sources.adapters.heads import HEADS, is_language_head
 from resumerge.sources.adapters.model_names import spelled, stripped
+from resumerge.sources.adapters.refusals import Refusals
+from resumerge.sources.adapters.uses import Uses
 from resumerge.sources.tied_names import is_embedding
 from resumerge.sources.tied_weights import is_computed, is_head
 from resumerge.tensors import Tensor
 from resumerge.tensors.dtypes import FLOATS
 
 
-def lacking(
+def check_complete(
+    settings: LoraConfig,
+    base: Mapping[str, Tensor],
+    names: AdapterNames,
+    uses: Uses,
+    refusals: Refusals,
+) -> None:
+    """Check that an adapter has all tensors that its config promises.
+
+    Alphas must exist for all modules or for none, and so must magnitude vectors.
+
+    Args:
+        settings: the adapter's config.
+        base: the tensors of the model.
+        names: the parsed names of the adapter's tensors.
+        uses: the uses of the adapter's tensors.
+        refusals: the collector of problems.
+    """
+    missing = list(_lacking(settings, base, names.whole, uses.replaced, uses.adapted))
+    if settings.tokens and not uses.have_rows_of_tokens:
+        missing.append("trainable_tokens_delta")
+    for name in missing:
+        refusals.problem(
+            "The adapter lacks a tensor that its config says it has",
+            name,
+            expected="what modules_to_save, bias and trainable_token_indices name",
+        )
+    pairs = [
+        (module, roles)
+        for module, roles in names.modules.items()
+        if roles.keys() & {"A", "embedding_A"}
+    ]
+    for role, words in (("magnitude", "magnitude vector"), ("alpha", "alpha")):
+        incomplete = [module for module, roles in pairs if role not in roles]
+        if 0 < len(incomplete) < len(pairs):
+            refusals.problem(
+                f"The adapter lacks the {words} of a module",
+                incomplete[0],
+                expected="one for each",
+            )
+
+
+def _lacking(
     settings: LoraConfig,
     base: Mapping[str, Tensor],
     whole: Collection[str],

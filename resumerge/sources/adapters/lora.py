@@ -11,7 +11,7 @@ from resumerge.recipe.types import ModelRef
 from resumerge.sources.adapter_programs import PROGRAMS, AdapterProgram
 from resumerge.sources.adapter_programs.config import LoraConfig
 from resumerge.sources.adapters.heads import classifier, is_language_head
-from resumerge.sources.adapters.pairing import Pairing
+from resumerge.sources.adapters.pairing import pair
 from resumerge.sources.adapters.refusals import without_config
 from resumerge.sources.adapters.weight_tying import AdapterTies
 from resumerge.sources.left_out import LeftOut
@@ -47,19 +47,18 @@ def with_adapter(ref: ModelRef, base: Source, adapter: Source) -> Source:
     folders = ("", "") if is_stage else ("base/", "adapter/")
     ties = AdapterTies(base, settings, in_folder(folders[0], base.tensors))
     of_adapter = program.renamed(in_folder(folders[1], adapter.tensors))
-    pairing = Pairing(base, adapter, settings, ties, of_adapter)
-    paired = pairing.tensors()
-    tensors, config = ties.after(paired)
+    paired = pair(base, adapter, settings, ties, of_adapter)
+    tensors, config = ties.after(paired.tensors)
     sources_by_folder = {} if is_stage else dict(zip(folders, (base, adapter)))
-    if pairing.problems:
-        raise InputError(pairing.problems[:SHOWN])
+    if paired.problems:
+        raise InputError(paired.problems[:SHOWN])
     is_pinned = bool(base.revision or adapter.revision)
     return Source(
         ref=ref,
         kind="stage" if is_stage else "lora",
         folder=base.folder,
         revision=f"{base.revision}+{adapter.revision}" if is_pinned else None,
-        config=_config(config, base, tensors, settings, pairing.new_head),
+        config=_config(config, base, tensors, settings, paired.new_head),
         tensors=tensors,
         files={
             prefix + name: replace(file, name=prefix + name)
@@ -74,13 +73,13 @@ def with_adapter(ref: ModelRef, base: Source, adapter: Source) -> Source:
         base=base,
         adapter=adapter,
         single=base.single,
-        notes=(*base.notes, *adapter.notes, *pairing.notes),
+        notes=(*base.notes, *adapter.notes, *paired.notes),
         components=base.components,
         modules=base.modules,
         left_out=(
-            *_replaced(ties.tensors, paired),
-            *_tied(paired, tensors),
-            *pairing.left_out,
+            *_replaced(ties.tensors, paired.tensors),
+            *_tied(paired.tensors, tensors),
+            *paired.left_out,
             *(
                 replace(unused, tensor=_in_file(folders[0], unused.tensor))
                 for unused in base.left_out

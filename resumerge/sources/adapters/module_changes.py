@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from resumerge.sources.adapter_programs.config import LoraConfig
 from resumerge.sources.adapters.orientation import Orientations
 from resumerge.sources.adapters.refusals import Refusals
-from resumerge.sources.adapters.tokens import tokens_of, with_rows
+from resumerge.sources.adapters.vocabulary import tokens_of, with_rows
 from resumerge.tensors import Adapted, Tensor
 from resumerge.tensors.dtypes import FLOATS
 
@@ -20,6 +20,9 @@ class ModuleChanges:
         settings: the adapter's config.
         orientations: the orientation in which square weights are stored.
         refusals: the collector of problems.
+
+    Attributes:
+        models: as the argument.
     """
 
     def __init__(
@@ -29,7 +32,8 @@ class ModuleChanges:
         orientations: Orientations,
         refusals: Refusals,
     ) -> None:
-        self._models, self._settings = models, settings
+        self.models = models
+        self._settings = settings
         self._orientations, self._refusals = orientations, refusals
 
     def changed(
@@ -69,7 +73,7 @@ class ModuleChanges:
         if not orientations or rank == 0:
             self._refusals.mismatch(
                 module,
-                f"A and B whose product has shape {list(weight.shape)}, as in {self._models[0]}",
+                f"A and B whose product has shape {list(weight.shape)}, as in {self.models[0]}",
                 f"A {list(a.shape)} and B {list(b.shape)}",
             )
             return None
@@ -87,7 +91,7 @@ class ModuleChanges:
             return None
         scale = self._settings.scale(module, rank, alpha=1.0 if alpha else None)
         factors = a, b, scale, transposed, magnitude, alpha
-        return Adapted.of(name, weight, *factors, models=self._models)
+        return Adapted.of(name, weight, *factors, models=self.models)
 
     def has_rank(self, module: str, rank: int) -> bool:
         """Return whether a LoRA has the rank that its config states, if any.
@@ -115,7 +119,7 @@ class ModuleChanges:
             self._refusals.mismatch(
                 module,
                 "trainable_token_indices in the adapter's config: a row for each, of "
-                f"{list(weight.shape)}, as in {self._models[0]}",
+                f"{list(weight.shape)}, as in {self.models[0]}",
                 f"{len(tokens)} tokens and {delta.dtype} {list(delta.shape)}",
             )
         return changed

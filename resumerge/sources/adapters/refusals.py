@@ -78,12 +78,13 @@ class Refusals:
         adapter: the adapter.
 
     Attributes:
+        model: the model's reference in the recipe.
         problems: the collected problems.
     """
 
     def __init__(self, base: Source, adapter: Source) -> None:
-        self._base = base
         self._adapter = adapter
+        self.model = base.ref.text
         self.problems: list[Problem] = []
 
     def problem(
@@ -129,7 +130,7 @@ class Refusals:
         self.problem(
             "The adapter changes a module that the model lacks",
             module,
-            expected=expected or f"a tensor {module}.weight in {self._base.ref}",
+            expected=expected or f"a tensor {module}.weight in {self.model}",
             fix=self._another_model,
         )
 
@@ -142,7 +143,7 @@ class Refusals:
         self.problem(
             "The adapter has a whole tensor that the model has no place for",
             key,
-            expected=f"the name of a tensor of {self._base.ref}, or a head of a classifier "
+            expected=f"the name of a tensor of {self.model}, or a head of a classifier "
             "that the adapter's task_type and modules_to_save name",
             fix=f"{self._another_model}; or delete the tensor from the adapter if it is no part "
             "of the model",

@@ -43,9 +43,9 @@ class AdapterTies:
         }
 
     @property
-    def tensors(self) -> dict[str, Tensor]:
+    def tensors(self) -> Mapping[str, Tensor]:
         """The model's tensors by all their names: a tied tensor has an entry for each name."""
-        return dict(self._before)
+        return self._before
 
     def sharing(self, name: str, key: str) -> Iterator[str]:
         """Yield the tied names under which peft also loads a whole tensor of the adapter.
