@@ -237,8 +237,8 @@ class DoubtfulNumbers(ResumergeError):
     def text(self) -> str:
         rows = "".join(f"\n- {warning}" for warning in self.warnings)
         return (
-            f"The model in {self.output} is complete, and its numbers should worry. That is an "
-            f"error because of {self.because_of}:{rows}"
+            f"The model in {self.output} is complete, but there are warnings about its numbers. "
+            f"With {self.because_of}, they are an error:{rows}"
         )
 
     def as_json(self) -> dict[str, Any]:

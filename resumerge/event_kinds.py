@@ -16,13 +16,13 @@ class EventKind(StrEnum):
     number of" something, are numbers. Other facts are text.
     """
 
-    BATCH_LOWERED = "batch_lowered"
+    LIMIT_LOWERED = "batch_lowered"
     """The uncommitted limit was lowered, because memory is short.
 
     Facts: `reason`; the limit `before` and `after` (bytes); `rss` and `available` memory (bytes).
     """
 
-    BATCH_RAISED = "batch_raised"
+    LIMIT_RAISED = "batch_raised"
     """The uncommitted limit was raised, because memory is free again.
 
     Facts: `reason`; the limit `before` and `after` (bytes); `rss` and `available` memory (bytes).

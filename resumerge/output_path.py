@@ -7,6 +7,7 @@ weight files have the names that loaders expect.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,6 +43,11 @@ _SHARD = re.compile(
     rf"|{ADAPTER_STEM}){re.escape(SUFFIX)}",
     re.ASCII,
 )
+
+
+def twin_of(name: str, others: Iterable[str]) -> str | None:
+    """Return the name that would be the same folder on a disk that ignores case; None if none."""
+    return next((other for other in others if other.lower() == name.lower()), None)
 
 
 def shard_name(number: int, count: int, stem: str = STEM) -> str:

@@ -22,7 +22,7 @@ from resumerge.host.system import LINUX, NOT_SUPPORTED, libc, offered, sync
 SCRATCH = ".resumerge-scratch-"
 """The prefix of a scratch file's short-lived name, on systems that cannot create unnamed files."""
 
-DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+FULL_DISK_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT})
 """The error numbers for a full disk, or a user's full quota."""
 
 _PAGE = 4096

@@ -31,7 +31,7 @@ class Kept(Enum):
     """A setting that decides the plan, and so the output's bytes or files, like ``--seed``.
 
     The ledger keeps the value of the plan, which may differ from the value that was given. So
-    `create_run` stores each of these options explicitly, and `pinned_plan` reads them back.
+    `create_run` stores each of these options explicitly, and `PlanningOptions` reads them back.
     """
 
 

@@ -185,7 +185,7 @@ class OptionFields:
         Flag(),
         "Refuse a recipe that does not use every tensor of its models (those that transformers "
         "computes or ties, and that an adapter replaces, do not count), and exit with 75 after a "
-        "merge whose numbers should worry.",
+        "merge with warnings about its numbers.",
         commands=_RUN_RESUME_PLAN,
         kept=Kept.INHERITED,
         group=PROOF,

@@ -157,7 +157,7 @@ def _encode_q8_0(values: np.ndarray, out: np.ndarray) -> None:
         numbers -= nearest
         nearest += (numbers == 0.5) & (nearest >= 0)
         nearest -= (numbers == -0.5) & (nearest <= 0)
-        _without_nonsense(nearest)
+        _zero_if_not_finite(nearest)
         out[:, :2] = scale.astype(np.float16).view(np.uint8)
         out[:, 2:] = nearest.astype(np.int8).view(np.uint8)
 
@@ -171,7 +171,7 @@ def _encode_q4_0(values: np.ndarray, out: np.ndarray) -> None:
         place = np.abs(values).argmax(axis=1)[:, None]
         scale = np.take_along_axis(values, place, axis=1) / np.float32(-8)
         numbers = np.trunc(values * _reciprocal(scale) + np.float32(8.5))
-        _without_nonsense(numbers)
+        _zero_if_not_finite(numbers)
         codes = np.minimum(numbers, np.float32(15)).astype(np.uint8)
         out[:, :2] = scale.astype(np.float16).view(np.uint8)
         out[:, 2:] = codes[:, :16] | (codes[:, 16:] << np.uint8(4))
@@ -181,7 +181,7 @@ def _reciprocal(scale: np.ndarray) -> np.ndarray:
     return np.where(scale == 0, np.float32(0), np.float32(1) / scale)
 
 
-def _without_nonsense(numbers: np.ndarray) -> None:
+def _zero_if_not_finite(numbers: np.ndarray) -> None:
     """Replace NaN and infinity by 0, because their codes would depend on the processor."""
     if not np.isfinite(numbers.sum()):
         numbers[~np.isfinite(numbers)] = 0

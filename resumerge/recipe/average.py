@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from resumerge.errors import Problem
-from resumerge.output_path import EXTRACTION, is_stage_folder
+from resumerge.output_path import EXTRACTION, is_stage_folder, twin_of
 from resumerge.recipe.invalid import InvalidValue, describe
 from resumerge.recipe.spelling import closest
 from resumerge.recipe.sweep import MOST, SWEEP
@@ -378,7 +378,7 @@ def _labels(checkpoints: Sequence[str]) -> list[str]:
 
 
 def _check_name(name: str, named: Mapping[str, Any]) -> None:
-    twin = next((other for other in named if other.lower() == name.lower()), None)
+    twin = twin_of(name, named)
     if twin is None and is_stage_folder(name):
         return
     raise InvalidValue(

@@ -12,7 +12,7 @@ from itertools import product
 from typing import Any
 
 from resumerge.errors import Problem
-from resumerge.output_path import EXTRACTION, STAGES, is_stage_folder
+from resumerge.output_path import EXTRACTION, STAGES, is_stage_folder, twin_of
 from resumerge.recipe.invalid import InvalidValue, Location, describe
 from resumerge.recipe.schema.keys import MergeFile
 from resumerge.recipe.spelling import closest
@@ -197,7 +197,7 @@ def _explicit(variants: Any, recipe_data: Mapping[Any, Any]) -> dict[str, list[_
 
 
 def _check_new(name: str, named: Mapping[str, Any], at: Location) -> None:
-    twin = next((other for other in named if other.lower() == name.lower()), None)
+    twin = twin_of(name, named)
     if twin is not None:
         raise InvalidValue(
             "Two variants of the sweep have the same name"

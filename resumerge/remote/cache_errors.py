@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from resumerge.errors import InputError, Reason, Resumable, ResumergeError, refuse
-from resumerge.storage import DISK_FULL
+from resumerge.storage import FULL_DISK_ERRNOS
 
 _UNUSABLE = {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR}
 
@@ -23,7 +23,7 @@ def cache_error(error: Exception, what: str, cache: Path | str = "") -> Resumerg
     """
     if not isinstance(error, OSError):
         return None
-    if error.errno in DISK_FULL:
+    if error.errno in FULL_DISK_ERRNOS:
         return full_cache(what, cache)
     return None if error.filename is None else _unusable(error, what, cache)
 

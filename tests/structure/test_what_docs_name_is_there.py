@@ -137,6 +137,28 @@ def _is_in(name: str, path: str) -> bool:
     return any(re.search(rf"\b{name}\b", file.read_text(encoding="utf-8")) for file in files)
 
 
+def test_what_a_class_is_said_to_have_is_there() -> None:
+    """A file that defines the class contains the name, as in `Tries.record_failure`."""
+    sources = [file.read_text(encoding="utf-8") for file in PACKAGE.rglob("*.py")]
+    pages = [*(CHECKOUT / "docs").rglob("*.md"), CHECKOUT / "CONTRIBUTING.md"]
+    named = {
+        pair
+        for page in pages
+        for pair in re.findall(r"`([A-Z][A-Za-z]+)\.(\w+)`", page.read_text(encoding="utf-8"))
+    }
+    known = {
+        (name, member): [text for text in sources if re.search(rf"^class {name}\b", text, re.M)]
+        for name, member in named
+    }
+    found = {pair: texts for pair, texts in known.items() if texts}
+    assert len(found) > 60
+    assert [
+        f"{name}.{member}"
+        for (name, member), texts in found.items()
+        if not any(re.search(rf"\b{member}\b", text) for text in texts)
+    ] == []
+
+
 ONE_FILE_FOR_EACH = {
     "cli": "command",
     "experts/upcycling/architectures": "architecture",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -39,86 +40,81 @@ def check_cluster(
     """
     if options.ray is None:
         return _without_cluster(options)
-    problems = []
+    problems = [
+        *_conflicting_options(options),
+        *_work_of_one_machine(plan, estimate),
+        *_place_of_output(options, out),
+    ]
+    return problems or _connected_elsewhere(options.ray) or _unreachable(options.ray)
+
+
+def _conflicting_options(options: Options) -> Iterator[Problem]:
     if find_spec("ray") is None:
-        problems.append(
-            Problem(
-                "Ray is not installed",
-                expected="ray, for --ray",
-                fix="pip install 'resumerge[ray]', here and on every machine of the cluster",
-            )
+        yield Problem(
+            "Ray is not installed",
+            expected="ray, for --ray",
+            fix="pip install 'resumerge[ray]', here and on every machine of the cluster",
         )
     if options.evict:
-        problems.append(
-            Problem(
-                "--ray and --evict cannot be combined",
-                expected="each machine downloads to its own cache",
-                found=f"--ray {options.ray} --evict",
-                fix="write --no-evict, or leave --ray out",
-            )
+        yield Problem(
+            "--ray and --evict cannot be combined",
+            expected="each machine downloads to its own cache",
+            found=f"--ray {options.ray} --evict",
+            fix="write --no-evict, or leave --ray out",
         )
     if options.link:
-        problems.append(
-            Problem(
-                "--ray and --link cannot be combined",
-                expected="each machine has models of its own",
-                found=f"--ray {options.ray} --link",
-                fix="leave one of them out",
-            )
+        yield Problem(
+            "--ray and --link cannot be combined",
+            expected="each machine has models of its own",
+            found=f"--ray {options.ray} --link",
+            fix="leave one of them out",
         )
-    in_bucket = puts_into_bucket(options)
-    if options.mirror and options.mirror_then_delete and not in_bucket:
-        problems.append(
-            Problem(
-                "--ray and --mirror-then-delete need a mirror in a bucket",
-                where=options.mirror,
-                expected="s3://, gs:// or az://bucket/prefix, where each machine puts its shards",
-                found=_OTHER_STORE if has_scheme(options.mirror) else _FOLDER,
-                fix="name a bucket; or leave --mirror-then-delete out, and have all machines share "
-                "OUT",
-            )
+    if options.mirror and options.mirror_then_delete and not puts_into_bucket(options):
+        yield Problem(
+            "--ray and --mirror-then-delete need a mirror in a bucket",
+            where=options.mirror,
+            expected="s3://, gs:// or az://bucket/prefix, where each machine puts its shards",
+            found=_OTHER_STORE if has_scheme(options.mirror) else _FOLDER,
+            fix="name a bucket; or leave --mirror-then-delete out, and have all machines share OUT",
         )
+
+
+def _work_of_one_machine(plan: Plan, estimate: Estimate) -> Iterator[Problem]:
     if plan.variants:
-        problems.append(
-            Problem(
-                "Several models are computed by one machine, which reads for all of them at once",
-                expected="with --ray, a recipe without 'sweep' and 'average'",
-                found=plan.merged,
-                fix="leave --ray out; or run the recipe of each variant by itself",
-            )
+        yield Problem(
+            "Several models are computed by one machine, which reads for all of them at once",
+            expected="with --ray, a recipe without 'sweep' and 'average'",
+            found=plan.merged,
+            fix="leave --ray out; or run the recipe of each variant by itself",
         )
     if plan.adapter is not None and plan.adapter.highest:
-        problems.append(
-            Problem(
-                "An adapter whose ranks its changes choose is computed by one machine",
-                expected="with --ray, an extraction without energy and sv_epsilon",
-                found=plan.merged,
-                fix="leave --ray out; or leave energy and sv_epsilon out, and name max_rank alone",
-            )
-        )
-    if out is not None and out.is_file:
-        problems.append(
-            Problem(
-                "A single file is computed by one machine",
-                where=str(out),
-                expected="with --ray, an output that is a folder",
-                found="the name of a file",
-                fix="leave --ray out",
-            )
+        yield Problem(
+            "An adapter whose ranks its changes choose is computed by one machine",
+            expected="with --ray, an extraction without energy and sv_epsilon",
+            found=plan.merged,
+            fix="leave --ray out; or leave energy and sv_epsilon out, and name max_rank alone",
         )
     # A task can compute any other step again, and gets the same bits.
     if any(step.libraries for step in estimate.steps):
-        problems.append(
-            Problem(
-                "Gates from hidden states are computed by one machine",
-                expected="with --ray, a recipe without gates of hidden states",
-                found=plan.merged,
-                fix="leave --ray out, or name another gate_mode",
-            )
+        yield Problem(
+            "Gates from hidden states are computed by one machine",
+            expected="with --ray, a recipe without gates of hidden states",
+            found=plan.merged,
+            fix="leave --ray out, or name another gate_mode",
         )
-    if out is not None and not out.is_file and not in_bucket:
-        problems += _folder_of_tasks(out.folder / TASKS)
-    return problems or _connected_elsewhere(options.ray) or _unreachable(options.ray)
+
+
+def _place_of_output(options: Options, out: OutputPath | None) -> Iterator[Problem]:
+    if out is not None and out.is_file:
+        yield Problem(
+            "A single file is computed by one machine",
+            where=str(out),
+            expected="with --ray, an output that is a folder",
+            found="the name of a file",
+            fix="leave --ray out",
+        )
+    elif out is not None and not puts_into_bucket(options):
+        yield from _folder_of_tasks(out.folder / TASKS)
 
 
 def most_shards_here(context: RunContext) -> int | None:

@@ -128,7 +128,7 @@ class Driver:
         """
         options = self._context.options
         custom = read_task_resources(options.ray_resources or "{}")
-        request = TaskRequest(options.threads or 1, tries.memory or options.memory, custom)
+        request = TaskRequest(options.threads or 1, tries.memory or self._context.memory, custom)
         if options.threads:
             return request
         processors = min((m.cpus for m in machines if request.fits(m)), default=1)

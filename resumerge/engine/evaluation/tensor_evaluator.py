@@ -131,6 +131,7 @@ class TensorEvaluator:
         for node in dict.fromkeys(chain.from_iterable(tensor.nodes() for tensor in tensors)):
             if isinstance(node, Merged) and node.needs_statistics:
                 compute = partial(self._statistics_of, node, dict(preparation), run_pass)
+                # A unit of one block, or one that is computed again, shares with no variant.
                 if self._shared is None or run_pass is serial_pass:
                     preparation[node] = compute()
                 else:

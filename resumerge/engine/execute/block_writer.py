@@ -48,13 +48,13 @@ class BlockWriter:
             now = time.perf_counter()
             results.append(
                 WrittenBlocks(
-                    unit,
-                    task.indices,
-                    len(data),
-                    hashes,
-                    input_hashes,
-                    now - unit_started,
-                    measurements,
+                    unit=unit,
+                    indices=task.indices,
+                    nbytes=len(data),
+                    hashes=hashes,
+                    input_hashes=input_hashes,
+                    seconds=now - unit_started,
+                    measurements=measurements,
                 )
             )
             unit_started = now
@@ -73,9 +73,14 @@ class BlockWriter:
         else:
             hashes, input_hashes = self._compute(unit, indices, preparation, measurements)
         self.execution.reporter.heartbeat()
-        seconds = time.perf_counter() - started_at
         return WrittenBlocks(
-            unit, indices, unit.bytes_of(indices), hashes, input_hashes, seconds, measurements
+            unit=unit,
+            indices=indices,
+            nbytes=unit.bytes_of(indices),
+            hashes=hashes,
+            input_hashes=input_hashes,
+            seconds=time.perf_counter() - started_at,
+            measurements=measurements,
         )
 
     def _compute(

@@ -30,7 +30,7 @@ SAMPLES = 600
 number of samples then grows with the logarithm of the age."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class WrittenBlocks:
     """Consecutive blocks of a unit that are written but not synced.
 

@@ -14,8 +14,7 @@ from resumerge.engine.execute.uncommitted_shares import block_run_bytes, most_ta
 from resumerge.tensors import Merged, Spilled
 
 SAMPLE_RUNS = 2
-"""A sampling task has this many times the blocks of a computing task, since it reads less of each.
-"""
+"""A sampling task has so many times the blocks of a computing task: it reads less of each."""
 
 
 class Passes:

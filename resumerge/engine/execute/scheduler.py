@@ -27,8 +27,7 @@ from resumerge.engine.reporter import ProgressUpdate
 from resumerge.errors import Interrupted
 
 BATCH_SECONDS = 1.0
-"""Seconds after which a batch is submitted even if it is small, to let the process stop quickly.
-"""
+"""Seconds after which even a small batch is submitted, so that the process can stop quickly."""
 
 
 class _RunningTask(NamedTuple):

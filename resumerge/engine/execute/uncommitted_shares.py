@@ -14,8 +14,7 @@ from resumerge.tensors.dtypes import FLOAT32_BYTES
 from resumerge.tensors.target import BLOCK_ELEMENTS, BLOCK_RUN_BYTES
 
 LEAST_BLOCK_RUNS = 32
-"""The least number of block runs that fit in the uncommitted limit, so that all threads have work.
-"""
+"""The uncommitted limit holds at least so many block runs, so that all threads have work."""
 
 
 def most_before_commit(governor: Governor) -> int:

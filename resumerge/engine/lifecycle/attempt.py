@@ -285,7 +285,10 @@ class Attempt:
         computation.run(progress)
 
     def _finish(self) -> None:
-        """Write the companions and the links to stages, unless the output is one file."""
+        """Remove the files of steps, and record the hashes of local models' files.
+
+        If the output is a folder, its companions and the links to stages are written, too.
+        """
         self.context.reporter.doing("finishing")
         remove_steps(self.ledger, self.context.storage)
         self.ledger.set_contents(content_hashes(self.plan, self.ledger))

@@ -14,7 +14,9 @@ from resumerge.planning.stage_results.spilled import Materialize
 
 @dataclass(frozen=True, kw_only=True)
 class PlanningOptions:
-    """The options of the plan (`Kept.PLANNED`): those of the command, or else those of the run.
+    """The options that planning reads: those of the command, or else those of the run.
+
+    They are the options that are `Kept.PLANNED`, and ``--materialize``.
 
     Args:
         seed: the seed of the random masks.

@@ -30,7 +30,7 @@ class CheckedShard:
         damaged: a text on the damage of each damaged unit, by its name. It includes units that an
             earlier check found damaged and that were not computed again since.
         lost: the numbers of units that this check found damaged and that have to become pending.
-        is_mendable: whether `resume` would compute damaged units again.
+        is_repairable: whether `resume` would compute damaged units again.
         linked: the local model's file to which the damaged shard is a hard link; None otherwise.
             The user has to restore it.
         download: the downloaded file to which the damaged shard is a hard link; None otherwise.
@@ -41,7 +41,7 @@ class CheckedShard:
     nbytes: int
     damaged: dict[str, str]
     lost: tuple[int, ...]
-    is_mendable: bool
+    is_repairable: bool
     linked: Path | None
     download: Path | None
 
@@ -81,7 +81,7 @@ def check_shard(
             **{names[number]: text for number, text in unit_damage.items()},
         },
         lost=lost,
-        is_mendable=bool(lost or forgotten),
+        is_repairable=bool(lost or forgotten),
         linked=linked,
         download=source.path if source is not None and source.is_remote else None,
     )

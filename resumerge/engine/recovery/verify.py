@@ -145,7 +145,7 @@ def _verify(folder: Path, ledger: Ledger, *, mark: bool) -> Verification:
         lost = [number for shard in shards for number in shard.lost]
         if mark and lost:
             ledger.units.forget(lost, EventKind.VERIFY_FOUND_DAMAGE, names=list(damaged)[:5])
-        if mark and (companions or any(shard.is_mendable for shard in shards)):
+        if mark and (companions or any(shard.is_repairable for shard in shards)):
             ledger.set_state("interrupted")
         url = ledger.run()["mirror"]
         return Verification(

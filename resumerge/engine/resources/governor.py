@@ -131,7 +131,7 @@ class Governor:
         limit = self.uncommitted_limit
         while limit > SMALLEST_UNCOMMITTED_LIMIT and not self._fits(limit):
             limit = _lowered(limit)
-        self._set(limit, EventKind.BATCH_LOWERED, self._shortage())
+        self._set(limit, EventKind.LIMIT_LOWERED, self._shortage())
         self._thread.start()
         return self
 
@@ -198,12 +198,12 @@ class Governor:
         reason = self._pressure()
         if reason:
             self._calm_since = self._pressed_at = now
-            self._set(_lowered(self.uncommitted_limit), EventKind.BATCH_LOWERED, reason)
+            self._set(_lowered(self.uncommitted_limit), EventKind.LIMIT_LOWERED, reason)
         elif now - self._calm_since >= CALM_SECONDS:
             self._calm_since = now
             larger = min(self._largest, self.uncommitted_limit + int(self._largest * RAISED_BY))
             if self._fits(larger):
-                self._set(larger, EventKind.BATCH_RAISED, self._relief())
+                self._set(larger, EventKind.LIMIT_RAISED, self._relief())
 
     def _watch(self) -> None:
         while not self._closed.wait(SAMPLE_SECONDS):

@@ -13,7 +13,7 @@ from resumerge.engine.resources.open_files import (
     too_many_open_files,
 )
 from resumerge.errors import Reason, Resumable
-from resumerge.storage import DISK_FULL
+from resumerge.storage import FULL_DISK_ERRNOS
 
 DISK_ERRORS = (OSError, sqlite3.OperationalError)
 """The exceptions of a full or failing disk. SQLite's other errors mean that a file is damaged."""
@@ -40,7 +40,7 @@ def resumable_disk_errors() -> Iterator[None]:
 
 def is_full(error: Exception) -> bool:
     """Return whether an error means that a disk is full."""
-    return getattr(error, "errno", None) in DISK_FULL
+    return getattr(error, "errno", None) in FULL_DISK_ERRNOS
 
 
 def as_resumable(error: Exception, then: str = "resume") -> Resumable:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from resumerge.engine.resources.resource_errors import is_full
 from resumerge.engine.shards.shard_files import ShardFiles
 from resumerge.errors import Reason, Resumable
 from resumerge.host.machine import FREE_BESIDE_SHARDS, existing_folder, free_bytes
@@ -13,7 +14,7 @@ from resumerge.mirror import Replicator
 from resumerge.planning.estimates.estimate import Estimate
 from resumerge.planning.plan import Plan
 from resumerge.sizes import show_size
-from resumerge.storage import DISK_FULL, is_in_memory
+from resumerge.storage import is_in_memory
 
 
 def starts_sparse(estimate: Estimate, out: Path, *, frees: bool) -> bool:
@@ -72,7 +73,7 @@ class SpaceReservation:
             self._files.create(shard)
         except OSError as error:
             self._files.remove(shard)
-            if error.errno in DISK_FULL:  # another process took the space
+            if is_full(error):  # another process took the space
                 return False
             raise
         self._allocated.add(number)

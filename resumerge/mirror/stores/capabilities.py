@@ -10,11 +10,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from resumerge.storage import DISK_FULL, Storage
+from resumerge.storage import FULL_DISK_ERRNOS, Storage
 
 TEMPORARY = {
     errno.EIO,
-    *DISK_FULL,
+    *FULL_DISK_ERRNOS,
     errno.EROFS,
     errno.ESTALE,
     errno.ENOTCONN,

@@ -21,7 +21,7 @@ from resumerge.errors import InputError, Reason, Resumable, ResumergeError
 from resumerge.hub.calls import account_in_words, brief, http_error, is_page_of_others, retry_after
 from resumerge.mirror.stores.base import StoreError
 from resumerge.retry import is_temporary_status
-from resumerge.storage import DISK_FULL
+from resumerge.storage import FULL_DISK_ERRNOS
 
 IDLE_TIMEOUT = 60.0
 """The seconds after which a connection that transfers nothing is closed."""
@@ -98,7 +98,7 @@ def _failure(error: Exception, repo: str) -> StoreError | None:
     if (
         refusal is None
         and isinstance(error, OSError)
-        and (error.filename or error.errno in DISK_FULL)
+        and (error.filename or error.errno in FULL_DISK_ERRNOS)
     ):
         return None  # an error of a local file or disk
     if refusal is None:

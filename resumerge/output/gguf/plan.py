@@ -216,7 +216,7 @@ def _placed(
         ) from None
     units: list[Unit] = []
     for tensor in written:
-        for part in _parts(tensor, len(units)):
+        for part in _parts(tensor):
             offset = units[-1].offset + units[-1].nbytes if units else len(first)
             units.append(replace(part, number=len(units), offset=offset))
     assert units[-1].offset + units[-1].nbytes == len(first) + end
@@ -225,15 +225,13 @@ def _placed(
     )
 
 
-def _parts(tensor: Written, number: int) -> Iterator[Unit]:
+def _parts(tensor: Written) -> Iterator[Unit]:
     """Yield the units of a tensor, followed by a unit of zeros if the next tensor needs alignment.
 
-    Args:
-        tensor: the tensor.
-        number: the number to set in these units; the caller replaces it and the offset.
+    Their numbers and offsets are 0.
     """
     template = Unit(
-        number=number,
+        number=0,
         name=tensor.name,
         dtype="",
         shape=(),

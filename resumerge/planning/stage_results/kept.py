@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from resumerge.errors import Problem
-from resumerge.output_path import is_stage_folder
+from resumerge.output_path import is_stage_folder, twin_of
 from resumerge.planning.plan import Plan
 from resumerge.planning.written.models import stage_folder, with_models
 from resumerge.recipe import Recipe
@@ -59,8 +59,8 @@ def problems_of_kept(plan: Plan, names: Sequence[str], *, is_file: bool) -> Iter
                 found=repr(name),
                 fix="give it another name in the recipe",
             )
-    folders = [name.lower() for name in dict.fromkeys(names)]
-    if len(set(folders)) < len(folders):
+    folders = list(dict.fromkeys(names))
+    if any(twin_of(name, folders[:number]) for number, name in enumerate(folders)):
         yield Problem(
             "Stages whose names differ only in case cannot both be kept",
             found=", ".join(names),

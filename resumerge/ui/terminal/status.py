@@ -94,7 +94,7 @@ def show_run(run: Run) -> RenderableType:
     if lines := list(filter(None, (whole_line(run["accounts"]), *model_lines(run["accounts"])))):
         parts += ["", Text("what happened to the numbers", "bold"), *map(_item, lines)]
     if lines := run["accounts"]["warnings"]:
-        parts += ["", Text("what should worry", "bold"), *map(_item, lines)]
+        parts += ["", Text("warnings about the numbers", "bold"), *map(_item, lines)]
     if run["attempts"]:
         parts += ["", Text("attempts", "bold"), _Attempts(run["attempts"])]
     if run["events"]:

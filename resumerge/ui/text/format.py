@@ -9,7 +9,8 @@ from resumerge.buckets.address import is_bucket
 from resumerge.printable import printable
 from resumerge.sizes import counted, show_size
 
-_BYTES = {"before", "after", "rss", "available", "budget", "limit", "taken", "used", "needed"}
+_BYTES = {"before", "after", "rss", "available", "budget", "peak_rss"}
+"""The facts of events that are in bytes, beside those with "bytes" in their names."""
 
 
 def format_time(at: str | None) -> str:

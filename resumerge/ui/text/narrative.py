@@ -34,8 +34,8 @@ _DEATHS = {EventKind.WORKER_KILLED, EventKind.WORKER_CRASHED, EventKind.WORKER_S
 """The kinds of events about the death of an attempt's process."""
 
 WITH_FACTS = {
-    EventKind.BATCH_LOWERED,
-    EventKind.BATCH_RAISED,
+    EventKind.LIMIT_LOWERED,
+    EventKind.LIMIT_RAISED,
     EventKind.STOPPED,
     EventKind.STREAMED,
     *_DEATHS,
@@ -165,8 +165,8 @@ def _why(attempt: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> str
 
 
 def _batches(events: Sequence[Mapping[str, Any]]) -> list[str]:
-    lowered = [e["data"] for e in events if e["kind"] == EventKind.BATCH_LOWERED]
-    raised = [e["data"] for e in events if e["kind"] == EventKind.BATCH_RAISED]
+    lowered = [e["data"] for e in events if e["kind"] == EventKind.LIMIT_LOWERED]
+    raised = [e["data"] for e in events if e["kind"] == EventKind.LIMIT_RAISED]
     if not lowered:
         return []
     least = min((data["after"] for data in lowered if data.get("after")), default=0)

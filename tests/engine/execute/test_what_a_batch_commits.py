@@ -94,8 +94,14 @@ def hashed(unit: int, index: int) -> bytes:
 def written(unit: Unit, index: int) -> WrittenBlocks:
     """Return a block that took a second and has a hash of its own."""
     indices = range(index, index + 1)
-    nbytes = unit.bytes_of(indices)
-    return WrittenBlocks(unit, indices, nbytes, hashed(unit.number, index), b"in" * 8, 1.0)
+    return WrittenBlocks(
+        unit=unit,
+        indices=indices,
+        nbytes=unit.bytes_of(indices),
+        hashes=hashed(unit.number, index),
+        input_hashes=b"in" * 8,
+        seconds=1.0,
+    )
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Promise: the page of a run shows what happened to the numbers, and what should worry."""
+"""Promise: the page of a run shows what happened to the numbers, and the warnings."""
 
 from __future__ import annotations
 
@@ -58,4 +58,4 @@ def test_each_kind_of_tensor_has_a_strip_for_each_model(models: Path, tmp_path: 
 def test_nothing_is_drawn_where_nothing_was_measured(models: Path, tmp_path: Path) -> None:
     text = page(run_of(merge(models, RECIPE, tmp_path / "out", no_accounts=True)))
     assert "What happened to the numbers" not in text
-    assert "What should worry" not in text
+    assert "Warnings about the numbers" not in text

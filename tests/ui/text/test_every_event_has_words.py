@@ -15,6 +15,7 @@ from resumerge import event_kinds
 from resumerge.documents.cluster import describe_cluster
 from resumerge.documents.history import history_of
 from resumerge.event_kinds import EventKind
+from resumerge.ui.text.format import format_event
 from resumerge.ui.text.narrative import UNTOLD, WITH_FACTS, narrative_of
 
 PACKAGE = Path(resumerge.__file__).parent
@@ -82,7 +83,7 @@ FACTS = {"cause": "killed", "signal": "SIGKILL", "reason": "why", "after": 5, "b
 @pytest.mark.parametrize("kind", sorted(WITH_FACTS))
 def test_what_a_function_tells_is_told(kind: EventKind, tmp_path: Path) -> None:
     """A kind that a function describes has no sentence in the table."""
-    before = {EventKind.BATCH_LOWERED: FACTS} if kind == EventKind.BATCH_RAISED else {}
+    before = {EventKind.LIMIT_LOWERED: FACTS} if kind == EventKind.LIMIT_RAISED else {}
     without = sentences(tmp_path / "without", "error", before)
     assert sentences(tmp_path / "with", "error", {**before, kind: FACTS}) != without
 
@@ -108,6 +109,18 @@ def test_each_kind_of_event_names_its_facts() -> None:
         kind: names - set(re.findall(r"`(\w+)`", texts[kind])) for kind, names in given.items()
     }
     assert {kind: names for kind, names in unnamed.items() if names} == {}
+
+
+def test_facts_in_bytes_are_shown_as_sizes() -> None:
+    in_bytes = {
+        name
+        for text in docstrings().values()
+        for names in re.findall(r"((?:`\w+`(?: and |, )?)+)(?: memory)?\s+\(bytes\)", text)
+        for name in re.findall(r"\w+", names.replace(" and ", " "))
+    }
+    assert {"before", "peak_rss"} <= in_bytes
+    for name in in_bytes:
+        assert format_event({"data": {name: 3_000_000}}).endswith(" 3 MB"), name
 
 
 def test_each_kind_of_event_happens() -> None:

@@ -160,7 +160,7 @@ class HiddenStates(Step):
                 where=self.base,
                 expected="a config.json that transformers opens",
                 found=f"{type(error).__name__}: {' '.join(str(error).split())}"[:200],
-                fix="Mend it, or write 'gate_mode: cheap_embed' into the recipe",
+                fix="Correct it, or write 'gate_mode: cheap_embed' into the recipe",
             )
             return
         embedding = {"embed_tokens.weight": (self.embedding.shape[0], decoder.width)}
