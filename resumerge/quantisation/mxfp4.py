@@ -30,7 +30,7 @@ from resumerge.quantisation.scaled import find_scales
 from resumerge.quantisation.scheme import Checkpoint, Scheme, Weight
 from resumerge.tensors import Dequantised, Repacked, Stacked, Stored
 from resumerge.tensors.quantised.codes import E2M1, Codebook
-from resumerge.tensors.quantised.quantised import Form
+from resumerge.tensors.quantised.form import Form
 
 OF_BYTES = Codebook("e2m1 of a byte", tuple(E2M1.numbers[code & 15] for code in range(256)))
 """The numbers of codes that are stored in a byte each."""

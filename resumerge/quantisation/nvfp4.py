@@ -26,7 +26,7 @@ from resumerge.quantisation.output import (
 from resumerge.quantisation.scheme import Checkpoint, Scheme, Weight
 from resumerge.tensors import Dequantised, Stored
 from resumerge.tensors.quantised.codes import E2M1
-from resumerge.tensors.quantised.quantised import Form
+from resumerge.tensors.quantised.form import Form
 
 GROUP = 16
 """The number of elements that share a scale."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from resumerge.tensors import Quantised, Tensor
 from resumerge.tensors.dtypes import BITS
-from resumerge.tensors.quantised.quantised import Form
+from resumerge.tensors.quantised.form import Form
 from resumerge.tensors.target import Target
 
 Config = Callable[[Sequence[str]], dict[str, Any]]

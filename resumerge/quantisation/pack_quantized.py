@@ -32,7 +32,7 @@ from resumerge.quantisation.output import (
 from resumerge.quantisation.scheme import Checkpoint, Scheme, Weight
 from resumerge.tensors import Dequantised, Repacked, Stored, Tensor
 from resumerge.tensors.quantised.codes import Codebook, whole_numbers
-from resumerge.tensors.quantised.quantised import Form
+from resumerge.tensors.quantised.form import Form
 
 WORD = 32
 """The number of bits of an integer in which numbers are packed."""

@@ -30,7 +30,7 @@ from resumerge.quantisation.output import (
 )
 from resumerge.quantisation.scheme import Checkpoint, Scheme, Weight
 from resumerge.tensors import Dequantised, Stored
-from resumerge.tensors.quantised.quantised import Form
+from resumerge.tensors.quantised.form import Form
 
 CODES = {"F8_E4M3": "float8 (E4M3)", "F8_E5M2": "float8 (E5M2)", "I8": "whole numbers of 8 bits"}
 

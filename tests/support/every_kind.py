@@ -36,7 +36,7 @@ from resumerge.tensors.dtypes import BITS
 from resumerge.tensors.evaluation import Evaluation, HeldValues
 from resumerge.tensors.generated import Drawn, Filled, Literal
 from resumerge.tensors.quantised.codes import Codebook
-from resumerge.tensors.quantised.quantised import Form
+from resumerge.tensors.quantised.form import Form
 from resumerge.tensors.rows import AVERAGE, MEAN, ZERO, Rows
 
 OFFSET = 64

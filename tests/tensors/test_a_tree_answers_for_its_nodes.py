@@ -110,7 +110,7 @@ def test_blocks_are_read_together_by_the_widest_tensor_of_the_tree() -> None:
 
 def _int4() -> Any:
     from resumerge.kernels.quantised import Code
-    from resumerge.tensors.quantised.quantised import Form
+    from resumerge.tensors.quantised.form import Form
 
     return Form("int4", Code.INT4, 7.5, "BF16")
 

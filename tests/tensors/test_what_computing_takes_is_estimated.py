@@ -14,7 +14,7 @@ from resumerge.kernels.quantised import Code
 from resumerge.methods import METHODS
 from resumerge.tensors import Merged, Quantised, Rounded, Stacked, Stored, with_stored
 from resumerge.tensors.adapters.adapted import ADAPTER_SCRATCH, CHUNK, MATMUL_BYTES, Adapted
-from resumerge.tensors.quantised.quantised import Form
+from resumerge.tensors.quantised.form import Form
 
 AT_ONCE = 10
 """Elements that are read at once."""

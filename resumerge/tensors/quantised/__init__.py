@@ -5,6 +5,6 @@
 - `packed_blocks.py` decodes blocks that contain their codes and scales.
 - `repacked.py`, `transposed.py` and `halved.py` bring packed numbers, transposed matrices and pairs
   of rows into the order of a weight.
-- `quantised.py` writes a weight as codes and scales; `encoded.py` writes blocks of llama.cpp, and
-  `interleaved.py` undoes `halved.py`.
+- `quantised.py` writes a weight as codes and scales in a `form.py` that a scheme declares;
+  `encoded.py` writes blocks of llama.cpp, and `interleaved.py` undoes `halved.py`.
 """

@@ -16,7 +16,7 @@ from resumerge.native import Vector
 from resumerge.tensors import Merged, Quantised, Stored
 from resumerge.tensors.evaluation import as_vector
 from resumerge.tensors.quantised.codes import E2M1, E8M0, INT4, decode_codes
-from resumerge.tensors.quantised.quantised import Form
+from resumerge.tensors.quantised.form import Form
 from resumerge.tensors.target import BLOCK_ELEMENTS
 
 NAN = float("nan")

@@ -14,7 +14,7 @@ from reading import evaluation, read
 
 from resumerge.quantisation import OUTPUTS
 from resumerge.tensors import Quantised, Stored
-from resumerge.tensors.quantised.quantised import Form
+from resumerge.tensors.quantised.form import Form
 
 FORMS = [scheme.layout.form for scheme in OUTPUTS.values()]
 
