@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 from both_ways import (
     DTYPES,
     agree,
@@ -16,6 +19,7 @@ from both_ways import (
 )
 from hypothesis import given
 from hypothesis import strategies as st
+from kernel_oracles import ORACLES
 
 from resumerge import kernels
 
@@ -100,3 +104,13 @@ def test_majority_mean(compiled: str, data: st.DataObject) -> None:
     some, dtype = data.draw(task_vectors()), data.draw(DTYPES)
     base, rest = base_of(some), (data.draw(masks(len(some[0]))), [data.draw(SMALL) for _ in some])
     agree(lambda out: kernels.add_majority_mean(base, some, *rest, out), len(base), dtype)
+
+
+def test_each_oracle_is_used_by_a_test_here() -> None:
+    others = {"test_wrong_calls_are_refused.py", "test_whole_numbers_are_numbers.py"}
+    tests = [file for file in Path(__file__).parent.glob("test_*.py") if file.name not in others]
+    words = {
+        word for file in tests for word in re.findall(r"\w+", file.read_text(encoding="utf-8"))
+    }
+    assert len(ORACLES) > 20
+    assert ORACLES.keys() - words == set()

@@ -10,6 +10,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from tiny_models import LLAMA, llama_shapes, random_tensors
 
+from resumerge.quantisation import OUTPUTS
+
 CONFIG = {
     **LLAMA,
     "hidden_size": 256,
@@ -20,7 +22,7 @@ CONFIG = {
     "head_dim": 64,
     "dtype": "bfloat16",
 }
-SCHEMES = ("fp8_block", "fp8_channel", "int4", "mxfp4", "nvfp4")
+SCHEMES = tuple(OUTPUTS)
 
 
 def write(folder: Path, seed: int, changed: dict[str, torch.Tensor] | None = None) -> Path:

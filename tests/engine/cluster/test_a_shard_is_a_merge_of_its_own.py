@@ -369,10 +369,18 @@ def test_what_no_machine_has_room_for_is_not_submitted_again() -> None:
     assert not tries.may_retry
 
 
-@pytest.mark.parametrize(
-    ("reason", "stops"),
-    [("source_changed", True), ("hash_conflict", True), ("disk_full", False), ("oom", False)],
-)
-def test_what_would_happen_anywhere_stops_the_run(reason: str, stops: bool) -> None:
-    """A full disk may concern one machine only: its temporary files or its cache."""
-    assert stops_the_run(Failed(None, Reason(reason), "")) is stops
+ANYWHERE = {Reason.SOURCE_CHANGED, Reason.HASH_CONFLICT}
+ON_ONE_MACHINE = {
+    *(Reason.DISK_FULL, Reason.MEMORY, Reason.OPEN_FILES, Reason.IO, Reason.NETWORK),
+    *(Reason.SOURCE_UNAVAILABLE, Reason.SHARD_LOST, Reason.MIRROR, Reason.MIRROR_TAKEN_OVER),
+    *(Reason.METHOD, Reason.CLUSTER, Reason.OOM, Reason.KILLED, Reason.CRASH),
+    *(Reason.WORKER_STALLED, Reason.REFUSED, Reason.ERROR, Reason.LOST, Reason.TASK_SILENT),
+    *(Reason.UNPUBLISHED, Reason.UNSCHEDULED, Reason.ABANDONED),
+}
+"""The reasons that need not concern other machines. A disk may hold temporary files alone."""
+
+
+def test_what_would_happen_anywhere_stops_the_run() -> None:
+    stopping = {reason for reason in Reason if stops_the_run(Failed(None, reason, ""))}
+    assert stopping == ANYWHERE
+    assert set(Reason) - stopping == ON_ONE_MACHINE
