@@ -55,8 +55,8 @@ def _check_document(recipe: Recipe) -> list[Problem]:
         return problems
     if _may_be_of_adapters(recipe, method):
         return problems
-    recipe, unknown = with_bases(recipe, method)
-    return [*problems, *unknown, *check_inputs(recipe, method)]
+    recipe, base_problems = with_bases(recipe, method)
+    return [*problems, *base_problems, *check_inputs(recipe, method)]
 
 
 def _may_be_of_adapters(recipe: Recipe, method: MergeMethod) -> bool:
@@ -67,12 +67,14 @@ def _may_be_of_adapters(recipe: Recipe, method: MergeMethod) -> bool:
     may_lack_base = method.combines_changes and method.base == "required"
     if method.base != "required" or recipe.base_model is not None or recipe.stages:
         return False
-    local = {ref.name for ref in recipe.merged_models if is_local(ref.name)}
-    adapters = {name for name in local if is_adapter_folder(name)}
-    misspelt = {name for name in local if adapters and not Path(name).exists()}
-    if local - adapters - misspelt or any(ref.lora for ref in recipe.merged_models):
+    local_names = {ref.name for ref in recipe.merged_models if is_local(ref.name)}
+    adapter_names = {name for name in local_names if is_adapter_folder(name)}
+    misspelt_names = {name for name in local_names if adapter_names and not Path(name).exists()}
+    if local_names - adapter_names - misspelt_names or any(
+        ref.lora for ref in recipe.merged_models
+    ):
         return False
-    return may_lack_base or len(adapters) == len(recipe.merged_models)
+    return may_lack_base or len(adapter_names) == len(recipe.merged_models)
 
 
 def _check_names(recipe: Recipe) -> list[Problem]:
@@ -87,8 +89,8 @@ def _check_names(recipe: Recipe) -> list[Problem]:
     method_name = name if name in METHODS else closest(name, METHODS)
     if method_name is None:
         return [unknown_method(recipe)]
-    invalid, _ = check_parameters(recipe, METHODS[method_name])
-    return invalid if name in METHODS else [unknown_method(recipe), *invalid]
+    parameter_problems, _ = check_parameters(recipe, METHODS[method_name])
+    return parameter_problems if name in METHODS else [unknown_method(recipe), *parameter_problems]
 
 
 def find_method(name: str) -> MergeMethod:

@@ -78,13 +78,15 @@ class Expressions:
         if None in of_inputs and self._head_is_optional(spec):
             self._leave_out(of_inputs, UnusedReason.TIED)
             return None
-        alone = self._alone(spec, of_inputs)
-        if alone is not None:
-            self._leave_out(of_inputs, _reason_unused(alone.tensor))
-            return self._of_one_model(spec, *alone)
-        like = self._of_reference(spec)
+        sole_origin = self._alone(spec, of_inputs)
+        if sole_origin is not None:
+            self._leave_out(of_inputs, _reason_unused(sole_origin.tensor))
+            return self._of_one_model(spec, *sole_origin)
+        reference_origin = self._of_reference(spec)
         template = (
-            self._first(spec, of_inputs) if like is None or is_computed(like.tensor) else like
+            self._first(spec, of_inputs)
+            if reference_origin is None or is_computed(reference_origin.tensor)
+            else reference_origin
         )
         base = base_of(self.recipe, spec.slice_)
         operands = self._operands(spec, of_inputs, template, base)
@@ -98,16 +100,20 @@ class Expressions:
         """Return the single tensor that the output is taken from; None if several are merged.
 
         Args:
-            spec: the output tensor.
+            spec: the output tensor, whose slice has the guide among its inputs.
             of_inputs: the tensor of each input; None where the input lacks it.
         """
-        first = self._first(spec, of_inputs)
-        if spec.module is None or (None in of_inputs and is_computed(first.tensor)):
-            return first
+        guide_origin = self._first(spec, of_inputs)
+        if spec.module is None or (None in of_inputs and is_computed(guide_origin.tensor)):
+            return guide_origin
         inputs = spec.slice_.inputs
-        place = chosen_input(of_inputs, inputs.index(guide_of(self.recipe, spec.slice_)))
-        tensor = None if place is None else of_inputs[place]
-        return None if place is None or tensor is None else Taken(inputs[place].model, tensor)
+        input_number = chosen_input(of_inputs, inputs.index(guide_of(self.recipe, spec.slice_)))
+        tensor = None if input_number is None else of_inputs[input_number]
+        return (
+            None
+            if input_number is None or tensor is None
+            else Taken(inputs[input_number].model, tensor)
+        )
 
     def _first(self, spec: TensorSpec, of_inputs: list[Tensor | None]) -> Taken:
         """Return the tensor of the slice's guide, or, if the guide lacks it, the reference's."""
@@ -115,9 +121,9 @@ class Expressions:
         tensor = of_inputs[spec.slice_.inputs.index(guide)]
         if tensor is not None:
             return Taken(guide.model, tensor)
-        of_reference = self._of_reference(spec)
-        assert of_reference is not None
-        return of_reference
+        reference_origin = self._of_reference(spec)
+        assert reference_origin is not None
+        return reference_origin
 
     def _of_reference(self, spec: TensorSpec) -> Taken | None:
         """Return the reference's tensor with the shape of the output; None in a stacked layer."""
@@ -140,24 +146,24 @@ class Expressions:
         """Return the inputs' tensors that have the template's shape; record others as mismatches.
 
         Args:
-            spec: the output tensor.
+            spec: the output tensor, with its name in each input.
             of_inputs: the tensor of each input; None where the input lacks it.
             template: the tensor whose shape all inputs must have.
             base: the base model; None if there is none.
         """
         operands = []
-        shape = self._shape(*template)
+        template_shape = self._shape(*template)
         for input_, name, tensor in zip(spec.slice_.inputs, spec.names, of_inputs):
             if tensor is None:
                 self.mismatches.missing(input_, name, template.model)
-            elif self._shape(input_.model, tensor) != shape or not _same_number_kind(
+            elif self._shape(input_.model, tensor) != template_shape or not _same_number_kind(
                 tensor, template.tensor
             ):
                 self.mismatches.unlike(input_, name, *template, tensor)
             else:
-                names = self._names(input_.model, name)
+                filter_names = self._names(input_.model, name)
                 is_base = input_.model == base
-                params = self.parameters.of_input(spec, input_, names, is_base=is_base)
+                params = self.parameters.of_input(spec, input_, filter_names, is_base=is_base)
                 operands.append(Operand(input_.model, tensor, params))
         return operands
 
@@ -170,8 +176,8 @@ class Expressions:
         base: ModelRef | None,
     ) -> Target:
         """Return the output tensor of a method: a `Merged`, or the operand that it copies."""
-        rounded = tuple(rounded_input(o.tensor, self.recipe.dtype) for o in operands)
-        inputs, shape = rounded, operands[0].tensor.shape
+        rounded_tensors = tuple(rounded_input(o.tensor, self.recipe.dtype) for o in operands)
+        inputs, shape = rounded_tensors, operands[0].tensor.shape
         refs = tuple(operand.model for operand in operands)
         if self.alignment:
             inputs, shape = self.alignment.aligned(refs, inputs, base if base in refs else None)
@@ -189,19 +195,19 @@ class Expressions:
             block_elements=block_elements(None),
             models=tuple(ref.text for ref in refs),
         )
-        askable = method is not self.method or self.parameters.valid
-        answers = ask(method, merged.context) if askable else Answers()
+        can_ask = method is not self.method or self.parameters.valid
+        answers = ask(method, merged.context) if can_ask else Answers()
         if answers.contradiction:
             self._contradiction(spec.name, answers.contradiction, operands)
-        block = block_elements(answers.row_elements)
+        block_size = block_elements(answers.row_elements)
         expression: Tensor | None = None
-        if answers.is_copy and len(operands) == 1 and inputs == rounded:
+        if answers.is_copy and len(operands) == 1 and inputs == rounded_tensors:
             expression = self._copied(operands[0].tensor, inputs[0], dtype)
         if expression is None:
             # `replace` for every tensor would take a tenth of the time of planning.
-            is_same_size = block == merged.block_elements
-            expression = merged if is_same_size else replace(merged, block_elements=block)
-        return Target(spec.name, dtype, shape, block, expression, {spec.name: shape})
+            is_same_size = block_size == merged.block_elements
+            expression = merged if is_same_size else replace(merged, block_elements=block_size)
+        return Target(spec.name, dtype, shape, block_size, expression, {spec.name: shape})
 
     def _copied(self, own: Tensor, rounded: Tensor, dtype: str) -> Tensor | None:
         """Return the tensor that is copied for a single operand; None if its numbers are rounded.
@@ -209,7 +215,7 @@ class Expressions:
         Args:
             own: the operand, whose rows are the output's.
             rounded: the operand, rounded to the dtype of the recipe.
-            dtype: the dtype of the output.
+            dtype: the output's dtype, by safetensors' name.
         """
         if own.dtype == dtype and self.recipe.dtype in (None, FLOATS[own.dtype]):
             return own
@@ -222,8 +228,8 @@ class Expressions:
         the recipe does not name. Whole numbers and positions are copied unchanged.
         """
         if tensor.dtype not in FLOATS or is_position(tensor):
-            block, tensors = block_elements(None), {spec.name: tensor.shape}
-            return Target(spec.name, tensor.dtype, tensor.shape, block, tensor, tensors)
+            block_size, shapes = block_elements(None), {spec.name: tensor.shape}
+            return Target(spec.name, tensor.dtype, tensor.shape, block_size, tensor, shapes)
         method = METHODS["passthrough"]
         defaults = {p.name: p.default for p in method.parameters}
         operands = [Operand(ref, tensor, defaults)]
@@ -242,19 +248,19 @@ class Expressions:
     def _contradiction(self, name: str, expected: str, operands: list[Operand]) -> None:
         """Collect a problem about contradicting parameters, only for the first tensor."""
         names_per_model = [p.name for p in self.method.parameters if p.per_model]
-        values = [
+        value_texts = [
             f"{parameter} {' and '.join(f'{o.params[parameter]:g}' for o in inputs_with_it)}"
             for parameter in [n for n in names_per_model if n in expected] or names_per_model
             if (inputs_with_it := [o for o in operands if parameter in o.params])
         ]
-        kind = f"The parameters of {self.method.name} contradict each other"
-        if not any(problem.what == kind for problem in self.problems):
+        summary = f"The parameters of {self.method.name} contradict each other"
+        if not any(problem.what == summary for problem in self.problems):
             self.problems.append(
                 self.recipe.problem(
-                    kind,
+                    summary,
                     "parameters",
                     expected=expected,
-                    found=f"{', '.join(values)}, for tensor {name}",
+                    found=f"{', '.join(value_texts)}, for tensor {name}",
                     fix="Change these values, or the filter or gradient that sets them for this "
                     "tensor",
                 )

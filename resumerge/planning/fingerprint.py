@@ -102,8 +102,8 @@ def _changes(path: str, before: Any, after: Any) -> list[str]:
     if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
         pairs = enumerate(zip(before, after))
         return [line for i, (b, a) in pairs for line in _changes(f"{path}[{i}]", b, a)]
-    old, new = json.dumps(before), json.dumps(after)  # NaN is equal to itself as text
-    return [] if old == new else [f"{path}: {_short(old)} -> {_short(new)}"]
+    old_text, new_text = json.dumps(before), json.dumps(after)  # NaN is equal to itself as text
+    return [] if old_text == new_text else [f"{path}: {_short(old_text)} -> {_short(new_text)}"]
 
 
 def _short(text: str) -> str:

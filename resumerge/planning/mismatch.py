@@ -54,22 +54,22 @@ class Mismatches:
                 yield self._other_vocabulary(path, ref, guide)
             if not entries:
                 continue
-            name, like, found = entries[0]
-            more = f"; and {len(entries) - 1} more" if len(entries) > 1 else ""
+            name, guide_tensor, input_tensor = entries[0]
+            further_text = f"; and {len(entries) - 1} more" if len(entries) > 1 else ""
             yield self.recipe.problem(
                 f"Shapes do not match in tensor {name}",
                 path,
-                expected=f"{like.dtype} {list(like.shape)}, as in {guide}",
-                found=f"{found.dtype} {list(found.shape)} in {ref}{more}",
+                expected=f"{guide_tensor.dtype} {list(guide_tensor.shape)}, as in {guide}",
+                found=f"{input_tensor.dtype} {list(input_tensor.shape)} in {ref}{further_text}",
                 fix="Merge models with the same architecture and vocabulary",
             )
 
     def _of_tokens(self, guide: ModelRef, ref: ModelRef, entry: tuple[str, Tensor, Tensor]) -> bool:
         """Return whether two tensors differ only in the number of tokens."""
-        _, like, found = entry
-        return like.shape[1:] == found.shape[1:] and all(
+        _, guide_tensor, input_tensor = entry
+        return guide_tensor.shape[1:] == input_tensor.shape[1:] and all(
             tensor.name in self.models.vocabularies[model].found
-            for model, tensor in ((guide, like), (ref, found))
+            for model, tensor in ((guide, guide_tensor), (ref, input_tensor))
         )
 
     def _other_vocabulary(self, path: str, ref: ModelRef, guide: ModelRef) -> Problem:
@@ -91,35 +91,37 @@ class Mismatches:
         guide_names = {
             self.models.name_in(ref, name) for name in self.models.sources[guide].tensors
         }
-        extra = [
+        extra_names = [
             name for name in tensors if name not in guide_names and not self._deeper(ref, name)
         ]
         is_single = len(names) == 1
-        what = (
+        headline = (
             f"A tensor is missing from {ref}"
             if is_single
             else f"{len(names)} tensors are missing from {ref}"
         )
-        found = f"no such tensor{'s' * (not is_single)}"
-        if extra:
-            found += f"; {ref} has {len(extra)} that {guide} lacks: {listed(extra)}"
-        similar = "" if extra else did_you_mean(names[0], tensors)
+        found_text = f"no such tensor{'s' * (not is_single)}"
+        if extra_names:
+            found_text += (
+                f"; {ref} has {len(extra_names)} that {guide} lacks: {listed(extra_names)}"
+            )
+        suggestion = "" if extra_names else did_you_mean(names[0], tensors)
         return self.recipe.problem(
-            what,
+            headline,
             path,
             expected=f"{listed(names)}, as in {guide}",
-            found=f"{found} ({similar})" if similar else found,
-            fix=self._fix(ref, guide, names, extra),
+            found=f"{found_text} ({suggestion})" if suggestion else found_text,
+            fix=self._fix(ref, guide, names, extra_names),
         )
 
     def _deeper(self, ref: ModelRef, name: str) -> bool:
         """Return whether a tensor is in a layer beyond the last layer of the reference."""
-        located = self.models.layers[ref].locate(name)
+        layer = self.models.layers[ref].locate(name)
         counts = self.models.layers[self.models.reference].counts
-        return located is not None and any(
-            located.index >= count
+        return layer is not None and any(
+            layer.index >= count
             for stack, count in counts.items()
-            if self.models.stack_in(ref, stack) == located.stack
+            if self.models.stack_in(ref, stack) == layer.stack
         )
 
     def _surplus_problem(
@@ -141,11 +143,12 @@ class Mismatches:
                 "here (gates and ups interleaved, or matrices transposed): load one of them and "
                 "save it with the transformers version that saved the other"
             )
-        kinds = [self.models.sources[r].config.get("model_type") for r in (ref, guide)]
-        if kinds[0] != kinds[1]:
-            types = f"{ref} has model_type {kinds[0]}, {guide} has {kinds[1]}"
-            return f"Merge models of the same architecture: {types}"
-        lacking = ref if names else guide
+        model_types = [self.models.sources[r].config.get("model_type") for r in (ref, guide)]
+        if model_types[0] != model_types[1]:
+            types_text = f"{ref} has model_type {model_types[0]}, {guide} has {model_types[1]}"
+            return f"Merge models of the same architecture: {types_text}"
+        incomplete_ref = ref if names else guide
         return (
-            f"Merge models of the same architecture, or check that {lacking} was saved completely"
+            "Merge models of the same architecture, or check that "
+            f"{incomplete_ref} was saved completely"
         )

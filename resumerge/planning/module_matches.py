@@ -22,7 +22,8 @@ class Matched(NamedTuple):
         modules: the recipe's modules, each with the part of the reference that it names.
         fitting: the modules whose layers all models have.
         unnamed: the parts of the reference that no module names.
-        layer_maps: the origins of stacked layers.
+        layer_maps: the origins of the layers of each stacked module; empty if a problem was found
+            before, because layers may be missing.
     """
 
     modules: list[ModuleMatch]
@@ -42,8 +43,8 @@ def match_modules(
     layers = models.layers[models.reference]
     names = models.ordered(models.reference)
     if recipe.modules[0].name is None:
-        whole = ModulePart("the model", frozenset(), layers.main, tuple(names))
-        return [(recipe.modules[0], whole)], [], []
+        whole_model = ModulePart("the model", frozenset(), layers.main, tuple(names))
+        return [(recipe.modules[0], whole_model)], [], []
     parts = find_parts(names, layers)
     matches: list[ModuleMatch] = []
     problems: list[Problem] = []
@@ -51,26 +52,26 @@ def match_modules(
         part = next((p for p in parts if module.name in p.names), None)
         if part is None:
             problems.append(_no_such_part(recipe, models, module, parts))
-        elif any(part is taken for _, taken in matches):
+        elif any(part is matched_part for _, matched_part in matches):
             problems.append(_named_twice(recipe, module, part, matches))
         else:
             matches.append((module, part))
-    unnamed = [p for p in parts if all(p is not taken for _, taken in matches)]
-    return matches, unnamed, problems
+    unnamed_parts = [p for p in parts if all(p is not matched_part for _, matched_part in matches)]
+    return matches, unnamed_parts, problems
 
 
 def _no_such_part(
     recipe: Recipe, models: ModelViews, module: Module, parts: list[ModulePart]
 ) -> Problem:
     all_names = [name for part in parts for name in sorted(part.names)]
-    described = ", ".join(
+    part_list = ", ".join(
         f"{part.name} ({len(part.tensors)} tensors" + (f", {part.stack}.*)" if part.stack else ")")
         for part in parts
     )
     return recipe.problem(
         f"{models.reference} has no module {module.name!r}",
         module.path,
-        expected=described,
+        expected=part_list,
         found=module.name,
         fix=did_you_mean(str(module.name), all_names) or "Write one of these names",
     )
@@ -79,11 +80,11 @@ def _no_such_part(
 def _named_twice(
     recipe: Recipe, module: Module, part: ModulePart, matches: list[ModuleMatch]
 ) -> Problem:
-    first = next(m.name for m, taken in matches if taken is part)
+    first_name = next(m.name for m, matched_part in matches if matched_part is part)
     return recipe.problem(
         f"The module {part.name} is named twice",
         module.path,
         expected="each module of the model once",
-        found=f"{first} and {module.name}",
+        found=f"{first_name} and {module.name}",
         fix="Delete one of the two",
     )

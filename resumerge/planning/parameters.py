@@ -51,7 +51,7 @@ class Parameters:
         """Return the values of the parameters that do not belong to a single model.
 
         Args:
-            spec: the output tensor.
+            spec: the output tensor, whose slice, module and position select the values.
             names: the output tensor's names, which filters are compared with.
         """
         values = {
@@ -67,10 +67,11 @@ class Parameters:
         """Return the values of one model's parameters; empty for the base model of task vectors.
 
         Args:
-            spec: the output tensor.
+            spec: the output tensor, whose slice, module and position select the values.
             input_: the model's entry in the recipe.
             names: the tensor's names in this model, which filters are compared with.
-            is_base: whether this is the base model.
+            is_base: whether the model is the base model of the slice, which has no parameters if
+                the method reads a base model.
         """
         if is_base and self.method.base != "none":
             return {}
@@ -90,7 +91,7 @@ class Parameters:
     def _value(
         self, parameter: Parameter, spec: TensorSpec, input_: Input | None, names: Sequence[str]
     ) -> Value:
-        raw = resolve(
+        raw_value = resolve(
             self.recipe,
             parameter.name,
             names=names,
@@ -100,15 +101,15 @@ class Parameters:
             module=spec.module,
             stepwise=parameter.kind == "bool",
         )
-        if raw is None:
+        if raw_value is None:
             if parameter.required:
                 self._missing(parameter, spec, input_, names[0])
             value: Value = 0.0 if parameter.required else parameter.default
             return value
         if parameter.kind == "bool":
-            return bool(truth(raw))
+            return bool(truth(raw_value))
         try:
-            number = float(raw)
+            number = float(raw_value)
         except ValueError:
             number = float("nan")  # text, reported by check_parameters
         if parameter.saturates:
@@ -129,11 +130,11 @@ class Parameters:
         self, parameter: Parameter, spec: TensorSpec, input_: Input | None, tensor: str
     ) -> None:
         owner = f" for {input_.model}" if input_ else ""
-        written = self._written(parameter.name, spec, input_)
-        empty = [path for path, setting in written if setting == ()]
-        if empty:
+        scoped_settings = self._written(parameter.name, spec, input_)
+        empty_paths = [path for path, setting in scoped_settings if setting == ()]
+        if empty_paths:
             self._problem(
-                empty[0],
+                empty_paths[0],
                 parameter,
                 f"The parameter {parameter.name!r} is an empty list{owner}",
                 expected=f"{parameter.name}: {parameter.meaning}; a number, or a list of numbers",
@@ -141,9 +142,9 @@ class Parameters:
                 fix=f"Write a number, like `{parameter.name}: 0.5`",
             )
             return
-        place = (input_.path or spec.slice_.path) if input_ else ""
+        scope_path = (input_.path or spec.slice_.path) if input_ else ""
         fix = f"Add `{parameter.name}:` under parameters"
-        if input_ and place.endswith("base_model"):
+        if input_ and scope_path.endswith("base_model"):
             fix = (
                 f"List {input_.model} in `models:` with `{parameter.name}:`; or delete "
                 f"`base_model:`, with which {self.method.name} merges it like any other model"
@@ -151,7 +152,7 @@ class Parameters:
         elif input_:
             fix += " of this model, or of the whole recipe"
         self._problem(
-            f"{place}.parameters".removeprefix("."),
+            f"{scope_path}.parameters".removeprefix("."),
             parameter,
             f"The parameter {parameter.name!r} of {self.method.name} is missing{owner}",
             expected=f"{parameter.name}: {parameter.meaning}",
@@ -188,31 +189,33 @@ def check_parameters(recipe: Recipe, method: MergeMethod) -> tuple[list[Problem]
         The problems, and the notes.
     """
     own_parameters = {p.name: p for p in method.parameters}
-    written = {name for _, settings in recipe.parameter_scopes() for name in settings}
+    written_names = {name for _, settings in recipe.parameter_scopes() for name in settings}
     all_names: set[str] = set()
-    if recipe.ignored or not written <= own_parameters.keys():
+    if recipe.ignored or not written_names <= own_parameters.keys():
         # METHODS.values() loads installed methods and the files of RESUMERGE_METHODS.
-        all_names = {p.name for other in METHODS.values() for p in other.parameters}
+        all_names = {p.name for other_method in METHODS.values() for p in other_method.parameters}
     problems: list[Problem] = []
     notes: list[str] = []
     for path, settings in recipe.parameter_scopes():
         for name, setting in settings.items():
-            place = f"{path}.{name}"
+            yaml_path = f"{path}.{name}"
             if name in own_parameters:
-                problems += _invalid_values(recipe, own_parameters[name], setting, place)
-                notes += _surprising_values(own_parameters[name], setting, place)
+                problems += _invalid_values(recipe, own_parameters[name], setting, yaml_path)
+                notes += _surprising_values(own_parameters[name], setting, yaml_path)
             elif name not in all_names and (
-                near := misspelled(name, sorted({*own_parameters, *all_names}))
+                similar_name := misspelled(name, sorted({*own_parameters, *all_names}))
             ):
-                expected = ", ".join(sorted(own_parameters))
-                problems.append(_misspelled_parameter(recipe, name, near, place, expected))
+                valid_names = ", ".join(sorted(own_parameters))
+                problems.append(
+                    _misspelled_parameter(recipe, name, similar_name, yaml_path, valid_names)
+                )
             else:
                 notes.append(f"{method.name} has no parameter {name!r}; it is ignored ({path})")
-    for place, key in recipe.ignored.items():
-        if meant := key if key in all_names else misspelled(key, sorted(all_names)):
-            problems.append(_misplaced_parameter(recipe, key, meant, place))
+    for yaml_path, key in recipe.ignored.items():
+        if meant_name := key if key in all_names else misspelled(key, sorted(all_names)):
+            problems.append(_misplaced_parameter(recipe, key, meant_name, yaml_path))
         else:
-            notes.append(f"the key {key!r} has no effect, as in mergekit ({place})")
+            notes.append(f"the key {key!r} has no effect, as in mergekit ({yaml_path})")
     return problems, notes
 
 
@@ -243,11 +246,11 @@ def _misplaced_parameter(recipe: Recipe, name: str, meant: str, path: str) -> Pr
 def _invalid_values(
     recipe: Recipe, parameter: Parameter, setting: Setting, path: str
 ) -> Iterator[Problem]:
-    for place, value in _values(setting, ""):
+    for path_in_setting, value in _values(setting, ""):
         if not _is_valid(parameter, value):
             yield recipe.problem(
                 f"The parameter {parameter.name!r} has an invalid value",
-                path + place,
+                path + path_in_setting,
                 expected=f"{_expected_values(parameter)} ({parameter.meaning})",
                 found=repr(value),
                 fix=f"Write {_expected_values(parameter)}",
@@ -256,14 +259,16 @@ def _invalid_values(
 
 def _surprising_values(parameter: Parameter, setting: Setting, path: str) -> Iterator[str]:
     """Yield a note for each value that is used as a different value, as in mergekit."""
-    for place, value in _values(setting, path):
+    for value_path, value in _values(setting, path):
         if parameter.kind == "bool":
             if isinstance(value, str):
-                yield f"{place} is the text {value!r}: it counts as {str(truth(value)).lower()}"
+                yield (
+                    f"{value_path} is the text {value!r}: it counts as {str(truth(value)).lower()}"
+                )
         elif isinstance(value, bool):
-            yield f"{place} is {str(value).lower()}: it counts as {int(value)}"
+            yield f"{value_path} is {str(value).lower()}: it counts as {int(value)}"
         elif not isinstance(value, str) and parameter.saturates and value > parameter.high:
-            yield f"{place} is {value:g}: it counts as {parameter.high:g}, the largest value"
+            yield f"{value_path} is {value:g}: it counts as {parameter.high:g}, the largest value"
 
 
 def _values(setting: Setting, path: str) -> Iterator[tuple[str, Scalar]]:
@@ -295,23 +300,25 @@ def _expected_values(parameter: Parameter) -> str:
     kind = f"a {_kind(parameter)}"
     if parameter.kind == "bool":
         return "true or false"
-    below, above = parameter.low > -FLOAT32_MAX, parameter.high < FLOAT32_MAX
-    if below and above:
+    has_minimum, has_maximum = parameter.low > -FLOAT32_MAX, parameter.high < FLOAT32_MAX
+    if has_minimum and has_maximum:
         return f"{kind} from {parameter.low:g} to {parameter.high:g}"
-    if below:
+    if has_minimum:
         return f"{kind} of at least {parameter.low:g}"
-    return f"{kind} of at most {parameter.high:g}" if above else f"{kind} that float32 can hold"
+    return (
+        f"{kind} of at most {parameter.high:g}" if has_maximum else f"{kind} that float32 can hold"
+    )
 
 
 def notes_on_filters(recipe: Recipe, models: ModelViews) -> Iterator[str]:
     """Yield a note on each filter that matches no tensor, with the most similar parts of names."""
-    entries: dict[str, tuple[str, Conditional]] = {}
+    filter_entries: dict[str, tuple[str, Conditional]] = {}
     for path, settings in recipe.parameter_scopes():
         for name, setting in settings.items():
             for entry in setting if isinstance(setting, tuple) else ():
                 if isinstance(entry, Conditional) and entry.filter not in (None, "*"):
-                    entries.setdefault(str(entry.filter), (f"{path}.{name}", entry))
-    if not entries:
+                    filter_entries.setdefault(str(entry.filter), (f"{path}.{name}", entry))
+    if not filter_entries:
         return
     names = {
         name
@@ -319,12 +326,12 @@ def notes_on_filters(recipe: Recipe, models: ModelViews) -> Iterator[str]:
         for own_name in source.tensors
         for name in models.names_of(ref, own_name)
     }
-    parts = {part for name in names for part in name.split(".") if not part.isdecimal()}
-    for text, (place, entry) in entries.items():
+    name_parts = {part for name in names for part in name.split(".") if not part.isdecimal()}
+    for filter_text, (setting_path, entry) in filter_entries.items():
         if not matches(entry, tuple(names)):
-            near = ", ".join(map(repr, get_close_matches(text, parts, n=3)))
-            similar = f"; names of tensors have {near}" if near else ""
+            similar_parts = ", ".join(map(repr, get_close_matches(filter_text, name_parts, n=3)))
+            suggestion = f"; names of tensors have {similar_parts}" if similar_parts else ""
             yield (
-                f"the filter {text!r} matches no tensor, so its value is not used ({place})"
-                + similar
+                f"the filter {filter_text!r} matches no tensor, so its value is not used "
+                f"({setting_path})" + suggestion
             )

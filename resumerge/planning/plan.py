@@ -48,7 +48,7 @@ class Unit:
         dtype: the elements' type, by safetensors' name.
         shard: number of the shard that contains the unit.
         offset: offset of its first byte in the shard's file.
-        nbytes: length in bytes.
+        nbytes: bytes that the unit takes in the shard's file.
         block_elements: number of elements in a block: `BLOCK_ELEMENTS`, or as many whole rows as
             fit if rows must not be split.
         expression: the tensor that computes the unit's elements.
@@ -86,9 +86,9 @@ class Unit:
 
     def span(self, indices: range) -> tuple[int, int]:
         """Return (offset in the shard's file, length) of consecutive blocks, in bytes."""
-        first = nbytes(self.dtype, indices.start * self.block_elements)
-        stop = nbytes(self.dtype, min(indices.stop * self.block_elements, self.numel))
-        return self.offset + first, stop - first
+        first_byte = nbytes(self.dtype, indices.start * self.block_elements)
+        stop_byte = nbytes(self.dtype, min(indices.stop * self.block_elements, self.numel))
+        return self.offset + first_byte, stop_byte - first_byte
 
     def bytes_of(self, indices: range) -> int:
         """Return the length of consecutive blocks, in bytes."""
@@ -122,7 +122,7 @@ class Shard:
         name: final name, without ``.partial``; in a pipeline, with the folder of its component.
         header: the file's first bytes: the length and the JSON.
         nbytes: size of the whole file.
-        first: number of its first unit.
+        first: the number of its first unit in the plan. The units of a shard are consecutive.
         last: one past the number of its last unit.
         copied: the weight file whose exact copy this file is; None if this file is no copy.
     """
@@ -170,10 +170,11 @@ class Plan:
     Args:
         sources: the pinned inputs; stored tensors name their source by its place here.
         reference: the number of the model that provides the layout, config and tokenizer.
-        layers: the reference model's layers.
+        layers: the stacks of the reference model's layers; none if adapters are combined.
         layer_maps: one map for each stack whose layers slices choose; empty if no slices choose
             layers.
-        seed: the seed of the random masks.
+        seed: the seed of everything random: masks, gates, noise, and the directions of an
+            extraction.
         shard_size: largest shard in bytes; None if the shards are the files of the reference model.
         notes: messages for the user, one line each.
         reminders: the notes on files that the output lacks. They are printed again when the output
@@ -232,7 +233,9 @@ class Plan:
     def own_sources(self) -> tuple[Source, ...]:
         """The sources that this model is made of; other sources are only for other variants."""
         recipes = (self.recipe, *(stage.recipe for stage in self.stages))
-        refs = [ref for recipe in recipes for part in recipe.documents for ref in part.models]
+        refs = [
+            ref for recipe in recipes for document in recipe.documents for ref in document.models
+        ]
         refs_and_adapters = {part for ref in refs for part in (ref, *ref.parts[1:])}
         return tuple(source for source in self.sources if source.ref in refs_and_adapters)
 
@@ -265,8 +268,10 @@ class Plan:
 
     def with_reminders(self, reminders: Iterable[str]) -> Plan:
         """Return the plan with more reminders, which are also added to its notes."""
-        added = tuple(reminders)
-        return replace(self, notes=(*self.notes, *added), reminders=(*self.reminders, *added))
+        new_reminders = tuple(reminders)
+        return replace(
+            self, notes=(*self.notes, *new_reminders), reminders=(*self.reminders, *new_reminders)
+        )
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the tensors of the output, by name, in their order in the files.
@@ -276,18 +281,21 @@ class Plan:
         tensors: dict[str, Tensor] = {}
         units = iter(self.units)
         for unit in units:
-            first = 0
+            first_element = 0
             for name, shape in unit.tensors.items():
                 if name in unit.dtypes:
                     shape = (nbytes(unit.dtypes[name], math.prod(shape)),)
-                size = math.prod(shape)
-                if size > unit.numel:
-                    further_units = islice(units, size // unit.numel - 1)
-                    parts = (unit.expression, *(further.expression for further in further_units))
-                    tensors[name] = Stacked.of(name, shape, parts)
+                tensor_elements = math.prod(shape)
+                if tensor_elements > unit.numel:
+                    further_units = islice(units, tensor_elements // unit.numel - 1)
+                    expressions = (
+                        unit.expression,
+                        *(further_unit.expression for further_unit in further_units),
+                    )
+                    tensors[name] = Stacked.of(name, shape, expressions)
                 else:
-                    tensors[name] = Sliced.of(name, shape, unit.expression, first)
-                first += size
+                    tensors[name] = Sliced.of(name, shape, unit.expression, first_element)
+                first_element += tensor_elements
         return tensors
 
     @property
@@ -304,7 +312,7 @@ class Plan:
         """Return the weight files that a tensor is read from.
 
         Args:
-            tensor: the tensor.
+            tensor: the root of an expression: the files of all stored tensors in it count.
             kinds: the kinds of sources whose files are wanted, like ``local``.
         """
         return frozenset(

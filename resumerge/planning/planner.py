@@ -82,10 +82,11 @@ def make_plan(
     """Plan a merge, a mixture of experts, or an adapter that is extracted or combined.
 
     Args:
-        recipe: the validated recipe.
+        recipe: one document of a recipe; of a sweep, one variant.
         sources: every model that the recipe names, opened and numbered.
         tokenizers: the tokenizers that the recipe needs; None if it needs no tokenizer.
-        seed: the seed of the random masks.
+        seed: the seed of everything random: masks, gates, noise, and the directions of an
+            extraction.
         shard_size: largest shard in bytes. None to write the same files as the reference model if
             the output has the same tensors, and otherwise shards of `SHARD_SIZE`. A reference that
             is a single weight file always makes one shard.
@@ -140,8 +141,8 @@ class _Planner:
 
     Args:
         recipe: the recipe, with its base models in every slice.
-        method: the recipe's merge method.
-        parameters: the method's parameters.
+        method: the method that the recipe's ``merge_method`` names.
+        parameters: the resolver of the method's parameters, which collects their problems.
         models: the models; their tensors are looked up by the reference's names.
         mixtures: the same models, with their experts in one form.
         flat: whether tensors are matched by name alone.
@@ -183,13 +184,13 @@ class _Planner:
         recipe, problems = with_bases(recipe, method)
         problems += check_inputs(recipe, method)
         problems += rank_of_models(recipe)
-        invalid, notes = check_parameters(recipe, method)
-        problems = list(dict.fromkeys([*problems, *invalid]))
+        parameter_problems, parameter_notes = check_parameters(recipe, method)
+        problems = list(dict.fromkeys([*problems, *parameter_problems]))
         flat = is_flat(recipe, sources)
         reference = recipe.base_model or recipe.slices[0].inputs[0].model
         mixtures = MixtureViews.of(recipe, sources, reference, flat=flat)
-        views = FlatViews if flat else ModelViews
-        models = views(mixtures.sources, reference, mixtures.aliases)
+        views_type = FlatViews if flat else ModelViews
+        models = views_type(mixtures.sources, reference, mixtures.aliases)
         return cls(
             recipe=recipe,
             method=method,
@@ -201,7 +202,12 @@ class _Planner:
             unshared=unshared,
             mismatches=Mismatches(recipe, models),
             problems=problems,
-            notes=[*METHODS.notes_on(method.name), *recipe.notes, *notes, *mixtures.notes],
+            notes=[
+                *METHODS.notes_on(method.name),
+                *recipe.notes,
+                *parameter_notes,
+                *mixtures.notes,
+            ],
         )
 
     def plan(self, seed: int, shard_size: int | None, stem: str) -> Plan:
@@ -233,20 +239,24 @@ class _Planner:
         self.notes += [note for source in self.models.sources.values() for note in source.notes]
         if self.unshared.value and not self.flat:
             self.problems.append(not_flat(self.recipe, self.unshared))
-        without_config, notes = compare_configs(self.recipe, self.models, flat=self.flat)
-        self.problems += without_config
-        self.notes += notes
+        config_problems, config_notes = compare_configs(self.recipe, self.models, flat=self.flat)
+        self.problems += config_problems
+        self.notes += config_notes
         self.notes += notes_on_quantisation(self.models.sources[self.models.reference])
         self.notes += notes_on_sentence_modules(self.recipe, self.models)
 
     def _match(self) -> Matched:
         """Match the recipe's modules with parts of the models, and slices with their layers."""
-        modules, unnamed, problems = match_modules(self.recipe, self.models)
+        modules, unnamed_parts, problems = match_modules(self.recipe, self.models)
         self.problems += problems
-        fitting = modules if self.flat else [each for each in modules if self._fits(*each)]
+        fitting_modules = (
+            modules
+            if self.flat
+            else [module_match for module_match in modules if self._fits(*module_match)]
+        )
         # The origins of layers can be checked only when no layers are missing.
         layer_maps = [] if self.problems else self._layer_maps(modules)
-        return Matched(modules, fitting, unnamed, layer_maps)
+        return Matched(modules, fitting_modules, unnamed_parts, layer_maps)
 
     def _fits(self, module: Module, part: ModulePart) -> bool:
         """Return whether every model has the layers that a module merges; collect problems."""
@@ -256,22 +266,22 @@ class _Planner:
 
     def _layer_maps(self, modules: list[ModuleMatch]) -> list[LayerMap]:
         """Return the origins of the layers of stacked modules, and check that they fit together."""
-        maps = []
+        layer_maps = []
         for module, part in modules:
             if not module.stacked:
                 self.notes += notes_on_mixed_models(self.models, module, part)
             elif part.stack:
-                origins = layer_map(self.models, module, part.stack)
-                maps.append(origins)
-                problems = list(check_settings(self.recipe, self.models, module, origins))
+                stack_map = layer_map(self.models, module, part.stack)
+                layer_maps.append(stack_map)
+                problems = list(check_settings(self.recipe, self.models, module, stack_map))
                 if not problems:
-                    problems += check_kinds(self.recipe, self.models, module, part, origins)
-                problems += check_tensors_outside(self.recipe, self.models, module, part, origins)
+                    problems += check_kinds(self.recipe, self.models, module, part, stack_map)
+                problems += check_tensors_outside(self.recipe, self.models, module, part, stack_map)
                 self.problems += problems
-                self.notes += notes_on_numbers(self.models, origins)
-                self.notes += notes_on_mixed_layers(self.models, origins)
-        self.problems += check_shared_counts(self.recipe, self.models, maps)
-        return maps
+                self.notes += notes_on_numbers(self.models, stack_map)
+                self.notes += notes_on_mixed_layers(self.models, stack_map)
+        self.problems += check_shared_counts(self.recipe, self.models, layer_maps)
+        return layer_maps
 
     def _tokenizer(self) -> _Tokens:
         """Return the alignment of the rows of tokens, and the chat template of the output."""
@@ -287,8 +297,10 @@ class _Planner:
             return _Tokens(None, template)
         vocabularies = self.tokenizers.vocabularies
         assumed = self.tokenizers.assumed
-        rows = RowAlignment(self.recipe, self.recipe.tokenizer, self.models, vocabularies, assumed)
-        return _Tokens(rows, template)
+        row_alignment = RowAlignment(
+            self.recipe, self.recipe.tokenizer, self.models, vocabularies, assumed
+        )
+        return _Tokens(row_alignment, template)
 
     def _specify(self, matched: Matched) -> Specified:
         """Return every tensor of the output, and the models' tensors that it does not use."""
@@ -296,8 +308,8 @@ class _Planner:
             return Specified(self._flat_specs(), {})
         specs = self._tensor_specs(matched.fitting, matched.unnamed)
         self.left_out += unnamed_tensors(self.recipe, self.models, specs)
-        unused = unused_tensors(self.models, matched.fitting, specs, self.mismatches)
-        return Specified(specs, unused)
+        unused_names = unused_tensors(self.models, matched.fitting, specs, self.mismatches)
+        return Specified(specs, unused_names)
 
     def _flat_specs(self) -> list[TensorSpec]:
         """Return every tensor of the output, matched by name alone."""
@@ -330,20 +342,20 @@ class _Planner:
         expressions = Expressions(
             self.recipe, self.method, self.models, self.parameters, seed, self.mismatches, rows
         )
-        planned = [target for spec in specs if (target := expressions.target(spec))]
-        planned = tied_like_reference(self.models, planned)
+        named_targets = [target for spec in specs if (target := expressions.target(spec))]
+        named_targets = tied_like_reference(self.models, named_targets)
         self.left_out += expressions.left_out
-        targets, several_dtypes = as_reference(self.recipe, planned, self.mixtures)
+        stored_targets, dtype_problems = as_reference(self.recipe, named_targets, self.mixtures)
         self._collect(
             self.parameters.problems,
             self.mismatches.problems(),
             expressions.problems,
-            several_dtypes,
+            dtype_problems,
         )
         if rows:
             self._collect(rows.problems)
             self.notes += rows.notes
-        return Expressed(planned, targets)
+        return Expressed(named_targets, stored_targets)
 
     def _check(self, layer_maps: list[LayerMap], expressed: Expressed) -> None:
         """Check that the output has tensors, and that they form a model that can be written."""
@@ -375,13 +387,13 @@ class _Planner:
         """Quantise the tensors if the recipe says so, pack them into files, and return the plan."""
         reference = self.models.reference
         source = self.models.sources[reference]
-        targets, quantised, notes = quantised_output(self.recipe, source, targets)
+        targets, quantisation, notes = quantised_output(self.recipe, source, targets)
         self.notes += notes
-        largest = sys.maxsize if source.single else shard_size or SHARD_SIZE
-        in_files = None
+        shard_limit = sys.maxsize if source.single else shard_size or SHARD_SIZE
+        source_packing = None
         if shard_size is None:
-            in_files = pack_as_source(self.recipe, source, targets)
-        units, shards = in_files or pack(targets, largest, parts_of(source, stem))
+            source_packing = pack_as_source(self.recipe, source, targets)
+        units, shards = source_packing or pack(targets, shard_limit, parts_of(source, stem))
         return Plan(
             recipe=self.recipe,
             sources=tuple(self.models.sources.values()),
@@ -391,7 +403,7 @@ class _Planner:
             units=units,
             shards=shards,
             seed=seed,
-            shard_size=None if in_files else shard_size or SHARD_SIZE,
+            shard_size=None if source_packing else shard_size or SHARD_SIZE,
             notes=tuple(dict.fromkeys(self.notes)),
             vocabulary=tokens.rows.vocabulary if tokens.rows else None,
             chat_template=tokens.chat_template,
@@ -400,7 +412,7 @@ class _Planner:
                 for ref, vocabulary in self.tokenizers.vocabularies.items()
             },
             unshared=self.unshared,
-            quantised=quantised,
+            quantised=quantisation,
             left_out=(*self.left_out, *left_out_tensors(self.models.sources.values())),
         ).with_reminders(
             [

@@ -21,22 +21,24 @@ def reads_of_blocks(unit: Unit, first: int = 0) -> Iterator[list[Read]]:
 
     Tensors that are read once and held for many blocks are not included: see `reads_once`.
     """
-    step = unit.blocks_at_once(BLOCK_RUN_BYTES)
-    for block in range(first, unit.blocks if unit.numel else 0, step):
-        [(start, stop)] = unit.block_run(range(block, min(block + step, unit.blocks))).ranges()
+    blocks_of_run = unit.blocks_at_once(BLOCK_RUN_BYTES)
+    for first_block in range(first, unit.blocks if unit.numel else 0, blocks_of_run):
+        [(start, stop)] = unit.block_run(
+            range(first_block, min(first_block + blocks_of_run, unit.blocks))
+        ).ranges()
         yield list(_stored(unit.expression.reads(start, stop)))
 
 
 def reads_of_pass(tensor: Merged | Spilled, *, sample: bool) -> Iterator[list[Read]]:
     """Yield the reads of each block run of one pass over the blocks of a tensor."""
-    step = tensor.blocks_at_once(tensor.block_elements, BLOCK_RUN_BYTES)
-    for block in range(0, tensor.blocks, step):
-        indices = range(block, min(block + step, tensor.blocks))
-        run = BlockRun.of(tensor.numel, tensor.block_elements, indices, sample=sample)
+    blocks_of_run = tensor.blocks_at_once(tensor.block_elements, BLOCK_RUN_BYTES)
+    for first_block in range(0, tensor.blocks, blocks_of_run):
+        indices = range(first_block, min(first_block + blocks_of_run, tensor.blocks))
+        block_run = BlockRun.of(tensor.numel, tensor.block_elements, indices, sample=sample)
         yield [
             read
             for operand in tensor.children()
-            for start, stop in run.ranges()
+            for start, stop in block_run.ranges()
             for read in _stored(operand.reads(start, stop))
         ]
 
@@ -46,8 +48,8 @@ def is_kept(unit: Unit) -> bool:
     nodes = list(unit.expression.nodes()) if unit.blocks == 1 else []
     has_passes = any(isinstance(node, Merged) and node.needs_statistics for node in nodes)
     is_spilled = any(isinstance(node, Spilled) for node in nodes)
-    stored = sum(node.nbytes for node in nodes if isinstance(node, Stored))
-    return has_passes and not is_spilled and stored <= KEPT_BYTES
+    stored_bytes = sum(node.nbytes for node in nodes if isinstance(node, Stored))
+    return has_passes and not is_spilled and stored_bytes <= KEPT_BYTES
 
 
 def passes_of_unit(unit: Unit) -> Iterator[Iterator[list[Read]]]:

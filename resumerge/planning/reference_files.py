@@ -29,38 +29,41 @@ def compare_configs(
         The problems, and the notes.
     """
     reference = models.reference
-    merged = dict.fromkeys([reference, *recipe.merged_models])
-    without_config = [ref for ref in merged if not models.sources[ref].config]
-    if flat or len(without_config) == len(merged):
-        by_name = ["tensors are matched by name"] * flat
+    merged_refs = dict.fromkeys([reference, *recipe.merged_models])
+    refs_without_config = [ref for ref in merged_refs if not models.sources[ref].config]
+    if flat or len(refs_without_config) == len(merged_refs):
+        match_notes = ["tensors are matched by name"] * flat
         if not models.sources[reference].single:
-            end = by_name[0] if by_name else "no library can load it"
-            return [], [f"no model has a config.json, so the output has none; {end}"]
-        return [], by_name
-    if reference in without_config:
+            consequence = match_notes[0] if match_notes else "no library can load it"
+            return [], [f"no model has a config.json, so the output has none; {consequence}"]
+        return [], match_notes
+    if reference in refs_without_config:
         return reference_without_config(recipe, models.sources), []
     if problem := _other_scale(recipe, models):
         return [problem], []
     return [], [
-        f"{ref} has no config.json: the one of {reference} is assumed" for ref in without_config
+        f"{ref} has no config.json: the one of {reference} is assumed"
+        for ref in refs_without_config
     ]
 
 
 def _other_scale(recipe: Recipe, models: ModelViews) -> Problem | None:
     """Return a problem if some models scale their decoder's output, and others do not."""
     configs = {ref: models.sources[ref].config for ref in (models.reference, *recipe.merged_models)}
-    scaling = {r: scales_outputs(c) for r, c in configs.items() if model_type(c) in SCALING}
-    if len(set(scaling.values())) < 2:
+    scales_by_ref = {r: scales_outputs(c) for r, c in configs.items() if model_type(c) in SCALING}
+    if len(set(scales_by_ref.values())) < 2:
         return None
-    ours = scaling.get(models.reference)
-    other = next(ref for ref, scales in scaling.items() if scales != ours)
-    says = "{}: the decoder's output is {}scaled before the head".format
+    reference_scales = scales_by_ref.get(models.reference)
+    other_ref = next(ref for ref, scales in scales_by_ref.items() if scales != reference_scales)
+    statement = "{}: the decoder's output is {}scaled before the head".format
     return recipe.problem(
-        f"The heads of {other} and {models.reference} do not mean the same",
+        f"The heads of {other_ref} and {models.reference} do not mean the same",
         "models",
         expected="models that transformers treats alike; it derives the scale from "
         "tie_word_embeddings in config.json",
-        found="; ".join(says(ref, "" if scales else "not ") for ref, scales in scaling.items()),
+        found="; ".join(
+            statement(ref, "" if scales else "not ") for ref, scales in scales_by_ref.items()
+        ),
         fix="Merge models of the same version of this architecture",
     )
 
@@ -88,21 +91,21 @@ def reference_without_config(recipe: Recipe, sources: Mapping[ModelRef, Source])
     reference = recipe.base_model or inputs[0].model
     if reference not in sources or sources[reference].config:
         return []
-    with_config = [
+    names_with_config = [
         str(ref) for ref in recipe.merged_models if ref in sources and sources[ref].config
     ]
-    path = next((i.path for i in inputs if i.model == reference), "base_model")
-    have = (
-        f"; {', '.join(with_config)} {'has' if len(with_config) == 1 else 'have'} one"
-        if with_config
+    reference_path = next((i.path for i in inputs if i.model == reference), "base_model")
+    others_text = (
+        f"; {', '.join(names_with_config)} {'has' if len(names_with_config) == 1 else 'have'} one"
+        if names_with_config
         else ""
     )
     problem = recipe.problem(
         f"{reference} has no config.json",
-        "base_model" if recipe.base_model else path,
+        "base_model" if recipe.base_model else reference_path,
         expected="config.json in the base model, or in the first model if there is no base: the "
         "output gets it",
-        found=f"none{have}",
+        found=f"none{others_text}",
         fix=f"Download the config.json of {reference}, or copy that of another model of the same "
         "architecture",
     )
@@ -114,16 +117,21 @@ def reminder_of_tokenizer(recipe: Recipe, models: ModelViews, tokenizers: Tokeni
 
     An output of a single weight file needs no tokenizer.
     """
-    reference, without = models.reference, tokenizers.without
-    if recipe.tokenizer or reference not in without or models.sources[reference].single:
+    reference, without_tokenizer = models.reference, tokenizers.without
+    if recipe.tokenizer or reference not in without_tokenizer or models.sources[reference].single:
         return []
-    rows = models.vocabularies[reference].size
-    if rows is None:
+    row_count = models.vocabularies[reference].size
+    if row_count is None:
         return []
-    with_tokenizer = [ref for ref in recipe.merged_models if ref not in without]
-    fitting = [str(ref) for ref in with_tokenizer if models.vocabularies[ref].size == rows]
-    if fitting:
-        advice = f"write 'tokenizer_source: {fitting[0]}' to use the tokenizer of {fitting[0]}"
+    tokenizer_owners = [ref for ref in recipe.merged_models if ref not in without_tokenizer]
+    fitting_names = [
+        str(ref) for ref in tokenizer_owners if models.vocabularies[ref].size == row_count
+    ]
+    if fitting_names:
+        advice = (
+            f"write 'tokenizer_source: {fitting_names[0]}' to use the tokenizer of "
+            f"{fitting_names[0]}"
+        )
     else:
         advice = "save the tokenizer that it was trained with into the output folder"
     return [f"{reference} has no tokenizer, so the output has none: {advice}"]

@@ -47,8 +47,8 @@ def _without_bases(recipe: Recipe) -> Recipe:
     for module in recipe.modules:
         slices = []
         for slice_ in module.slices:
-            listed = tuple(i for i in slice_.inputs if not i.path.endswith("base_model"))
-            slices.append(replace(slice_, inputs=listed))
+            listed_inputs = tuple(i for i in slice_.inputs if not i.path.endswith("base_model"))
+            slices.append(replace(slice_, inputs=listed_inputs))
         modules.append(replace(module, slices=tuple(slices)))
     return replace(recipe, modules=tuple(modules))
 
@@ -57,8 +57,8 @@ def _with_base(recipe: Recipe, slice_: Slice, problems: list[Problem]) -> Slice:
     base = base_of(recipe, slice_)
     if base is None or any(i.model == base for i in slice_.inputs):
         return slice_
-    ranges = {i.layer_range for i in slice_.inputs}
-    if len(ranges) > 1:
+    layer_ranges = {i.layer_range for i in slice_.inputs}
+    if len(layer_ranges) > 1:
         problems.append(
             recipe.problem(
                 "The recipe does not say which layers of the base model this slice uses",
@@ -69,8 +69,8 @@ def _with_base(recipe: Recipe, slice_: Slice, problems: list[Problem]) -> Slice:
             )
         )
         return slice_
-    added = Input(base, layer_range=ranges.pop(), path=slice_.path)
-    return replace(slice_, inputs=(*slice_.inputs, added))
+    base_input = Input(base, layer_range=layer_ranges.pop(), path=slice_.path)
+    return replace(slice_, inputs=(*slice_.inputs, base_input))
 
 
 def base_of(recipe: Recipe, slice_: Slice) -> ModelRef | None:
@@ -99,13 +99,13 @@ def check_inputs(recipe: Recipe, method: MergeMethod) -> Iterator[Problem]:
         count = merged_count(method, slice_.inputs, base)
         if count < method.fewest or (method.most is not None and count > method.most):
             is_counted = method.base != "optional" and not _takes_one_model(method)
-            counted = "counted" if is_counted else "not counted"
-            exactly = method.most == method.fewest
-            wanted = f"exactly {method.most}" if exactly else f"at least {method.fewest}"
+            counted_text = "counted" if is_counted else "not counted"
+            is_exact = method.most == method.fewest
+            expected_count = f"exactly {method.most}" if is_exact else f"at least {method.fewest}"
             yield recipe.problem(
-                f"{method.name} takes {wanted} model{'s' * (method.fewest != 1)}",
+                f"{method.name} takes {expected_count} model{'s' * (method.fewest != 1)}",
                 slice_.path or "models",
-                expected=f"{wanted} (the base model {counted})",
+                expected=f"{expected_count} (the base model {counted_text})",
                 found=str(count),
                 fix="Add or remove models, or choose another merge_method",
             )
@@ -157,48 +157,58 @@ def _check_counts(
             )
             if count == counts[stack]:
                 continue
-            what = f"{input_.model} and {models.reference} have different numbers of layers"
-            expected = (
+            headline = f"{input_.model} and {models.reference} have different numbers of layers"
+            expected_text = (
                 f"{counts[stack]} layers {stack}.*, as in {models.reference}: layer i of each "
             )
-            expected += "is merged"
-            found = f"{count} in {input_.model}"
-            if unlike := _unlike_layers(models, input_.model, stack, their_stack):
+            expected_text += "is merged"
+            found_text = f"{count} in {input_.model}"
+            if shape_difference := _unlike_layers(models, input_.model, stack, their_stack):
                 yield recipe.problem(
-                    what,
+                    headline,
                     input_.path or module.path,
-                    expected=expected,
-                    found=f"{found}; and {unlike}",
+                    expected=expected_text,
+                    found=f"{found_text}; and {shape_difference}",
                     fix="Merge models whose layers have the same shapes: these cannot be sliced "
                     "or stacked together",
                 )
                 continue
             fewest = min(count, counts[stack])
-            ranges = ((models.reference, counts[stack]), (input_.model, count))
-            equal = spelled_slices([[(str(m), (0, fewest)) for m, _ in ranges]])
-            stacked = spelled_slices([[(str(m), (0, n))] for m, n in ranges])
+            layer_counts = ((models.reference, counts[stack]), (input_.model, count))
+            merged_slices = spelled_slices([[(str(m), (0, fewest)) for m, _ in layer_counts]])
+            stacked_slices = spelled_slices([[(str(m), (0, n))] for m, n in layer_counts])
             yield recipe.problem(
-                what,
+                headline,
                 input_.path or module.path,
-                expected=expected,
-                found=found,
+                expected=expected_text,
+                found=found_text,
                 fix=f"To merge the first {fewest} layers of each, write the first lines below in "
                 "place of `models:`; to stack one model's layers on the other's, use the last "
                 "lines as the recipe",
-                paste=f"# the first {fewest} layers of each, merged:\nslices:\n{equal}"
-                f"# stacked:\nmerge_method: passthrough\nslices:\n{stacked}",
+                paste=f"# the first {fewest} layers of each, merged:\nslices:\n{merged_slices}"
+                f"# stacked:\nmerge_method: passthrough\nslices:\n{stacked_slices}",
             )
 
 
 def _unlike_layers(models: ModelViews, ref: ModelRef, stack: str, their_stack: str | None) -> str:
     """Return text on a shape in a stack's first layer that differs from the reference's, or ""."""
-    our, their = models.sources[models.reference].tensors, models.sources[ref].tensors
-    for name, tensor in our.items():
-        inner = name.removeprefix(f"{stack}.0.")
-        other = their.get(f"{their_stack}.0.{inner}")
-        if inner != name and other is not None and other.shape != tensor.shape:
-            shapes = f"{list(tensor.shape)} in {models.reference} and {list(other.shape)} in {ref}"
-            return f"{inner} of a layer is {shapes}"
+    reference_tensors, model_tensors = (
+        models.sources[models.reference].tensors,
+        models.sources[ref].tensors,
+    )
+    for name, tensor in reference_tensors.items():
+        name_in_layer = name.removeprefix(f"{stack}.0.")
+        other_tensor = model_tensors.get(f"{their_stack}.0.{name_in_layer}")
+        if (
+            name_in_layer != name
+            and other_tensor is not None
+            and other_tensor.shape != tensor.shape
+        ):
+            shapes = (
+                f"{list(tensor.shape)} in {models.reference} and "
+                f"{list(other_tensor.shape)} in {ref}"
+            )
+            return f"{name_in_layer} of a layer is {shapes}"
     return ""
 
 
@@ -217,10 +227,10 @@ def _no_stack(recipe: Recipe, input_: Input, layers: Layers) -> Problem:
 
 def slice_of(module: Module, place: int) -> Slice:
     """Return the slice that contains a layer of the output, by the layer's number."""
-    start = 0
+    layers_so_far = 0
     for slice_ in module.slices:
         first, stop = slice_.inputs[0].layer_range or (0, 0)
-        start += stop - first
-        if start > place:
+        layers_so_far += stop - first
+        if layers_so_far > place:
             break
     return slice_

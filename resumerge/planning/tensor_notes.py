@@ -28,7 +28,7 @@ def notes_on_tensors(
     """Yield a note on each way in which the output's tensors are not simply those of the models.
 
     Args:
-        recipe: the recipe.
+        recipe: the recipe, whose filters are compared with the tensors' names.
         models: the models; their tensors are looked up by the reference's names.
         mixtures: the same models, with their experts in one form.
         matched: the recipe's modules, matched with parts of the models.
@@ -40,24 +40,24 @@ def notes_on_tensors(
     for part in matched.unnamed:
         yield f"{part.name} is not among the modules: it is copied from {reference}"
     tied = tied_names(models.sources[reference].config, models.sources[reference].tensors)
-    if untied := [target.name for target in expressed.as_named if target.name in tied]:
+    if untied_names := [target.name for target in expressed.as_named if target.name in tied]:
         yield (
             f"the output does not tie its head to its embedding, as {reference} does: a model "
-            f"has a head of its own, or they come from different slices ({listed(untied)})"
+            f"has a head of its own, or they come from different slices ({listed(untied_names)})"
         )
-    for origins in matched.layer_maps:
-        unsliced = [s for s in models.layers[reference].counts if s != origins.stack]
-        if unsliced and matched.modules[0][0].name is None:
+    for layer_map in matched.layer_maps:
+        unsliced_stacks = [s for s in models.layers[reference].counts if s != layer_map.stack]
+        if unsliced_stacks and matched.modules[0][0].name is None:
             yield (
-                f"slices choose layers of {origins.stack}; {', '.join(unsliced)} are merged as "
-                "in the first slice"
+                f"slices choose layers of {layer_map.stack}; {', '.join(unsliced_stacks)} are "
+                "merged as in the first slice"
             )
     for ref in models.sources:
         for rename in models.renames(ref):
             yield f"tensors of {ref} are matched by name, with {rename}"
-        if names := specified.unused.get(ref):
+        if unused_names := specified.unused.get(ref):
             yield (
-                f"{ref} has {counted(len(names), 'tensor')} that {reference} lacks; "
-                f"the output leaves out {listed(sorted(names))}"
+                f"{ref} has {counted(len(unused_names), 'tensor')} that {reference} lacks; "
+                f"the output leaves out {listed(sorted(unused_names))}"
             )
     yield from note_on_packed_files(expressed.as_stored, mixtures, reference)

@@ -82,31 +82,32 @@ def stacked(
     recipe: Recipe, models: ModelViews, module: Module, part: ModulePart
 ) -> Iterator[TensorSpec]:
     """Yield the tensors before the layers, the layers of every slice, and the tensors after."""
-    first, last = module.slices[0], module.slices[-1]
+    first_slice, last_slice = module.slices[0], module.slices[-1]
     assert part.stack is not None
-    yield from _outside(models, module, first, part, before=True)
+    yield from _outside(models, module, first_slice, part, before=True)
     output_layer = 0
     for slice_ in module.slices:
         guide = guide_of(recipe, slice_)
         names_in_layers = models.layer_tensors(guide.model, part.stack)
         start, stop = guide.layer_range or (0, 0)
-        for step in range(stop - start):
-            for inner in names_in_layers.get(start + step, []):
+        for step_in_slice in range(stop - start):
+            for inner_name in names_in_layers.get(start + step_in_slice, []):
                 yield TensorSpec(
-                    f"{part.stack}.{output_layer}.{inner}",
+                    f"{part.stack}.{output_layer}.{inner_name}",
                     slice_,
                     tuple(
-                        f"{models.stack_in(i.model, part.stack)}.{i.layer_range[0] + step}.{inner}"
+                        f"{models.stack_in(i.model, part.stack)}."
+                        f"{i.layer_range[0] + step_in_slice}.{inner_name}"
                         for i in slice_.inputs
                         if i.layer_range
                     ),
-                    step_position(step, stop - start),
+                    step_position(step_in_slice, stop - start),
                     module,
                     None,
                 )
             output_layer += 1
-    yield from _outside(models, module, last, part, before=False)
-    yield from _untied(models, module, first, last, part)
+    yield from _outside(models, module, last_slice, part, before=False)
+    yield from _untied(models, module, first_slice, last_slice, part)
 
 
 def copied(models: ModelViews, part: ModulePart) -> Iterator[TensorSpec]:
@@ -139,19 +140,19 @@ def _outside(
 ) -> Iterator[TensorSpec]:
     layers = models.layers[models.reference]
     for name in part.tensors:
-        located = layers.locate(name)
-        numbered = split(name)
-        if numbered is not None and numbered.stack == part.stack:
+        layer = layers.locate(name)
+        numbered_name = split(name)
+        if numbered_name is not None and numbered_name.stack == part.stack:
             # A layer that predicts further tokens remains the last layer.
-            if located is None and not before:
-                last = (
-                    numbered.index
-                    - layers.counts[numbered.stack]
+            if layer is None and not before:
+                output_index = (
+                    numbered_name.index
+                    - layers.counts[numbered_name.stack]
                     + sum(_length(s) for s in module.slices)
                 )
                 spec = _spec(models, module, slice_, name, 0.0)
-                yield replace(spec, name=numbered.at(last))
-        elif (located is not None or before_layers(name)) == before:
+                yield replace(spec, name=numbered_name.at(output_index))
+        elif (layer is not None or before_layers(name)) == before:
             yield _spec(models, module, slice_, name, 0.0)
 
 
@@ -166,8 +167,10 @@ def _untied(
     them or none.
     """
     reference = models.sources[models.reference]
-    absent = tied_names(reference.config, reference.tensors)
-    absent = {name: stored for name, stored in absent.items() if stored in part.tensors}
+    stored_by_tied = tied_names(reference.config, reference.tensors)
+    stored_by_tied = {
+        name: stored for name, stored in stored_by_tied.items() if stored in part.tensors
+    }
     heads = {i.model: untied_head(models.sources[i.model]) for i in last.inputs}
     own_head_spec = None
     for ref, head in heads.items():
@@ -180,7 +183,7 @@ def _untied(
         break
     if own_head_spec is None and _same_inputs(first, last):
         return
-    for name, stored in absent.items():
+    for name, stored in stored_by_tied.items():
         if own_head_spec is None or not is_head(name):
             slice_ = first if is_embedding(name) else last
             names = tuple(heads.get(i.model) or name for i in slice_.inputs)
@@ -192,27 +195,34 @@ def _untied(
 
 def _same_inputs(first: Slice, last: Slice) -> bool:
     """Return whether two slices compute a tensor outside the layers from the same inputs."""
-    one, other = (
+    first_key, last_key = (
         (s.base_model, s.parameters, [(i.model, i.parameters) for i in s.inputs])
         for s in (first, last)
     )
-    return one == other
+    return first_key == last_key
 
 
 def tied_like_reference(models: ModelViews, targets: list[Target]) -> list[Target]:
     """Return the targets without tensors that the output can tie as the reference does.
 
     Args:
-        models: the models.
+        models: the models, of which the reference decides what is tied.
         targets: the tensors of the output, including a separate tensor for each tied name.
     """
     reference = models.sources[models.reference]
-    absent = tied_names(reference.config, reference.tensors)
-    by_name = {target.name: target for target in targets}
-    pairs = [(by_name[n], by_name[s]) for n, s in absent.items() if n in by_name and s in by_name]
-    if any(one.expression.as_json() != other.expression.as_json() for one, other in pairs):
+    stored_by_tied = tied_names(reference.config, reference.tensors)
+    target_by_name = {target.name: target for target in targets}
+    pairs = [
+        (target_by_name[n], target_by_name[s])
+        for n, s in stored_by_tied.items()
+        if n in target_by_name and s in target_by_name
+    ]
+    if any(
+        tied_target.expression.as_json() != stored_target.expression.as_json()
+        for tied_target, stored_target in pairs
+    ):
         return targets
-    return [target for target in targets if target.name not in absent]
+    return [target for target in targets if target.name not in stored_by_tied]
 
 
 def _spec(models: ModelViews, module: Module, slice_: Slice, name: str, t: float) -> TensorSpec:
@@ -238,34 +248,34 @@ def unused_tensors(
     A tensor that is left out of merged layers is recorded as a mismatch, because the reference's
     architecture has no place for it. Tensors that transformers computes are not recorded.
     """
-    whole = [(module, part) for module, part in modules if not module.stacked]
-    if not whole:
+    whole_modules = [(module, part) for module, part in modules if not module.stacked]
+    if not whole_modules:
         return {}
-    used: dict[ModelRef, set[str]] = {ref: set() for ref in models.sources}
+    used_names: dict[ModelRef, set[str]] = {ref: set() for ref in models.sources}
     for spec in specs:
         for input_, name in zip(spec.slice_.inputs, spec.names):
-            used[input_.model].add(name)
+            used_names[input_.model].add(name)
     reference_tensors = models.sources[models.reference].tensors
-    unused: dict[ModelRef, list[str]] = {}
+    unused_names: dict[ModelRef, list[str]] = {}
     for ref, source in models.sources.items():
-        used_or_like_reference = used[ref] | {
+        used_or_like_reference = used_names[ref] | {
             models.name_in(ref, name) for name in reference_tensors
         }
-        unused[ref] = [
+        unused_names[ref] = [
             n
             for n in source.tensors
             if n not in used_or_like_reference and not is_tied_copy(source, n)
         ]
-    for module, part in whole:
+    for module, part in whole_modules:
         stacks = {s for s in models.layers[models.reference].counts if _holds(part, s)}
         for input_ in module.slices[0].inputs:
-            merged = {models.stack_in(input_.model, stack) for stack in stacks}
-            for name in unused[input_.model]:
-                located = models.layers[input_.model].locate(name)
+            merged_stacks = {models.stack_in(input_.model, stack) for stack in stacks}
+            for name in unused_names[input_.model]:
+                layer = models.layers[input_.model].locate(name)
                 tensor = models.sources[input_.model].tensors[name]
-                if located and located.stack in merged and not is_computed(tensor):
+                if layer and layer.stack in merged_stacks and not is_computed(tensor):
                     mismatches.surplus(input_, name, models.reference)
-    return unused
+    return unused_names
 
 
 def unnamed_tensors(
@@ -278,11 +288,11 @@ def unnamed_tensors(
     accounts report it.
 
     Args:
-        recipe: the recipe.
-        models: the models.
+        recipe: the recipe, which tells merged models from models that only its ``tokenizer`` names.
+        models: the models, whose tensors are all compared with the inputs of `specs`.
         specs: every tensor of the output.
     """
-    merged = {input_.model for slice_ in recipe.slices for input_ in slice_.inputs}
+    merged_refs = {input_.model for slice_ in recipe.slices for input_ in slice_.inputs}
     input_names: dict[ModelRef, set[str]] = {ref: set() for ref in models.sources}
     givers: dict[str, list[set[ModelRef]]] = defaultdict(list)
     for spec in specs:
@@ -291,15 +301,15 @@ def unnamed_tensors(
         if spec.like is not None:
             givers[spec.like].append({input_.model for input_ in spec.slice_.inputs})
     for ref, source in models.sources.items():
-        names = [name for name in source.tensors if name not in input_names[ref]]
-        if ref not in merged:
+        unused_names = [name for name in source.tensors if name not in input_names[ref]]
+        if ref not in merged_refs:
             reason = (
                 UnusedReason.NOT_MERGED if ref in recipe.merged_models else UnusedReason.TOKENIZER
             )
-            yield from (LeftOut(source.tensors[name], reason) for name in names)
-        elif names:
+            yield from (LeftOut(source.tensors[name], reason) for name in unused_names)
+        elif unused_names:
             model = _MergedModel(models, ref, input_names[ref], givers)
-            for name in names:
+            for name in unused_names:
                 if why_unused := model.reason(name):
                     yield LeftOut(source.tensors[name], why_unused)
 
@@ -308,8 +318,8 @@ class _MergedModel:
     """A merged model, and the reasons why some of its tensors are not used.
 
     Args:
-        models: all models.
-        ref: the model.
+        models: all models of the recipe, with the reference among them.
+        ref: the merged model that the reasons are about.
         named: the names of its tensors that are inputs of output tensors.
         givers: the set of input models of each output tensor, by the name of the reference's
             tensor of the same shape. A tied embedding has two sets: one for the output's
@@ -328,17 +338,19 @@ class _MergedModel:
         self._chosen: dict[str, set[int]] = defaultdict(set)
         for layer in filter(None, map(self._layers.locate, named)):
             self._chosen[layer.stack].add(layer.index)
-        reference = models.sources[models.reference].tensors
-        reference_names = {models.name_in(ref, name): name for name in reference}
+        reference_tensors = models.sources[models.reference].tensors
+        reference_names = {models.name_in(ref, name): name for name in reference_tensors}
         self._from_others = {
             own_name
             for own_name, name in reference_names.items()
-            if any(ref not in having for having in givers.get(name, ()))
+            if any(ref not in giver_refs for giver_refs in givers.get(name, ()))
         }
         self._unplaced = self._source.tensors.keys() - reference_names.keys()
         groups = tied_groups(self._source.config, self._source.tensors)
-        stored = ([name for name in group if name in self._source.tensors] for group in groups)
-        self._tied = {name for group in stored for name in group[1:]}
+        stored_groups = (
+            [name for name in group if name in self._source.tensors] for group in groups
+        )
+        self._tied = {name for group in stored_groups for name in group[1:]}
 
     def reason(self, name: str) -> UnusedReason | None:
         """Return the reason why a tensor is not used; None if no rule leaves it out."""
@@ -350,8 +362,8 @@ class _MergedModel:
             return UnusedReason.FROM_ANOTHER
         layer = self._layers.locate(name)
         if layer is not None and layer.stack in self._chosen:
-            chosen = layer.index in self._chosen[layer.stack]
-            return UnusedReason.NO_PLACE if chosen else UnusedReason.NOT_CHOSEN
+            is_chosen = layer.index in self._chosen[layer.stack]
+            return UnusedReason.NO_PLACE if is_chosen else UnusedReason.NOT_CHOSEN
         if name in self._unplaced:
             return UnusedReason.NO_PLACE
         return None if layer is None else UnusedReason.NOT_CHOSEN

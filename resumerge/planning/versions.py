@@ -28,17 +28,19 @@ class Versions:
     @classmethod
     def of_plan(cls, plan: Plan) -> Versions:
         """Return the versions on this machine that matter for a plan."""
-        names, needs_torch = set[str](), False
+        method_names, needs_torch = set[str](), False
         for node in plan.nodes():
             if isinstance(node, Merged):
-                names.add(node.method)
+                method_names.add(node.method)
             elif isinstance(node, Combined):
-                names.add(node.core.method)
+                method_names.add(node.core.method)
             needs_torch = needs_torch or node.needs_torch
         libraries = ["torch"] if needs_torch else []
         libraries += ["numpy"] if plan.adapter is not None else []
         return cls(
-            _versions_here([*_ALWAYS, *libraries, *(_METHOD + name for name in sorted(names))])
+            _versions_here(
+                [*_ALWAYS, *libraries, *(_METHOD + name for name in sorted(method_names))]
+            )
         )
 
     def differences(self, there: str) -> list[str]:
@@ -47,11 +49,11 @@ class Versions:
         Args:
             there: the place where `known` was recorded, in words: ``at the driver``.
         """
-        here = _versions_here(self.known)
+        local_versions = _versions_here(self.known)
         return [
-            f"{name}: {_shown(self.known[name])} {there}, {_shown(here[name])} here"
+            f"{name}: {_shown(self.known[name])} {there}, {_shown(local_versions[name])} here"
             for name in self.known
-            if here[name] != self.known[name]
+            if local_versions[name] != self.known[name]
         ]
 
 

@@ -60,15 +60,19 @@ def chosen_input(of_inputs: Sequence[Tensor | None], guide: int) -> int | None:
         of_inputs: the tensor of each input; None for an input without it.
         guide: the number of the input that decides which tensors the output has.
     """
-    present = [tensor for tensor in of_inputs if tensor is not None]
-    stored_whole = [i for i, t in enumerate(of_inputs) if t is not None and t.dtype not in FLOATS]
-    if not stored_whole:
-        return guide if any(map(is_position, present)) and of_inputs[guide] is not None else None
-    if len(stored_whole) < len(present) and not any(map(is_computed, present)):
-        types = {tensor.dtype for tensor in present} - FLOATS.keys()
-        if not types <= _BUFFERS or len({tensor.shape for tensor in present}) > 1:
+    present_tensors = [tensor for tensor in of_inputs if tensor is not None]
+    whole_inputs = [i for i, t in enumerate(of_inputs) if t is not None and t.dtype not in FLOATS]
+    if not whole_inputs:
+        return (
+            guide
+            if any(map(is_position, present_tensors)) and of_inputs[guide] is not None
+            else None
+        )
+    if len(whole_inputs) < len(present_tensors) and not any(map(is_computed, present_tensors)):
+        whole_dtypes = {tensor.dtype for tensor in present_tensors} - FLOATS.keys()
+        if not whole_dtypes <= _BUFFERS or len({tensor.shape for tensor in present_tensors}) > 1:
             return None
-    return guide if guide in stored_whole else stored_whole[0]
+    return guide if guide in whole_inputs else whole_inputs[0]
 
 
 def notes_on_differences(
@@ -77,33 +81,35 @@ def notes_on_differences(
     """Return notes on tensors of whole numbers that differ between models.
 
     Args:
-        recipe: the recipe.
-        models: the models.
+        recipe: the recipe, whose base models decide the guide of each slice.
+        models: the models that the tensors are looked up and read in.
         specs: every tensor of the output.
         flat: whether tensors are matched by name alone. If not, tensors that transformers computes
             when it loads a model are not compared.
     """
-    copied: dict[ModelRef, dict[str, list[Tensor]]] = defaultdict(dict)
+    copied_tensors: dict[ModelRef, dict[str, list[Tensor]]] = defaultdict(dict)
     for spec in specs:
         inputs = spec.slice_.inputs
         if len(inputs) == 1 or spec.module is None:
             continue
         of_inputs = [models.find(i.model, name) for i, name in zip(inputs, spec.names)]
-        number = chosen_input(of_inputs, inputs.index(guide_of(recipe, spec.slice_)))
-        present = [tensor for tensor in of_inputs if tensor is not None]
-        if number is not None and (flat or not any(map(is_computed, present))):
-            copied[inputs[number].model][spec.name] = present
-    with_files = {source.number: source for source in models.sources.values() if source.files}
+        input_number = chosen_input(of_inputs, inputs.index(guide_of(recipe, spec.slice_)))
+        present_tensors = [tensor for tensor in of_inputs if tensor is not None]
+        if input_number is not None and (flat or not any(map(is_computed, present_tensors))):
+            copied_tensors[inputs[input_number].model][spec.name] = present_tensors
+    sources_with_files = {
+        source.number: source for source in models.sources.values() if source.files
+    }
     notes = []
-    for ref, tensors in copied.items():
-        differing, unread = differing_tensors(tensors, with_files)
-        for names, why in (
-            (differing, "not the same in all models"),
-            (unread, "not compared (large, not downloaded, or of a stage)"),
+    for ref, tensors in copied_tensors.items():
+        differing_names, unread_names = differing_tensors(tensors, sources_with_files)
+        for names, reason in (
+            (differing_names, "not the same in all models"),
+            (unread_names, "not compared (large, not downloaded, or of a stage)"),
         ):
             if names:
                 notes.append(
-                    f"{counted(len(names), 'tensor')} of whole numbers, {why}, taken from "
+                    f"{counted(len(names), 'tensor')} of whole numbers, {reason}, taken from "
                     f"{ref}: {listed(names)}"
                 )
     return notes
@@ -126,24 +132,26 @@ def differing_tensors(
     Raises:
         Resumable: a file cannot be read now.
     """
-    differing, unread = [], []
+    differing_names, unread_names = [], []
     bytes_left = LARGEST
-    ascending = sorted(tensors.items(), key=lambda item: (item[1][0].nbytes, item[0]))
+    sorted_tensors = sorted(tensors.items(), key=lambda item: (item[1][0].nbytes, item[0]))
     with closing(SourceReader(sources)) as reader:
-        for name, of_models in ascending:
-            size = sum(tensor.nbytes for tensor in of_models)
-            types = {tensor.dtype for tensor in of_models}
-            comparable = len(types) == 1 or types <= _NUMBERS.keys()
-            if len({tensor.shape for tensor in of_models}) > 1 or not comparable:
-                differing.append(name)
-            elif size > bytes_left or not all(_is_here(tensor, sources) for tensor in of_models):
-                unread.append(name)
+        for name, model_tensors in sorted_tensors:
+            tensor_bytes = sum(tensor.nbytes for tensor in model_tensors)
+            dtypes = {tensor.dtype for tensor in model_tensors}
+            is_comparable = len(dtypes) == 1 or dtypes <= _NUMBERS.keys()
+            if len({tensor.shape for tensor in model_tensors}) > 1 or not is_comparable:
+                differing_names.append(name)
+            elif tensor_bytes > bytes_left or not all(
+                _is_here(tensor, sources) for tensor in model_tensors
+            ):
+                unread_names.append(name)
             else:
-                bytes_left -= size
-                first, *others = (_read(tensor, reader) for tensor in of_models)
-                if not all(np.array_equal(first, other) for other in others):
-                    differing.append(name)
-    return sorted(differing), sorted(unread)
+                bytes_left -= tensor_bytes
+                first_numbers, *other_numbers = (_read(tensor, reader) for tensor in model_tensors)
+                if not all(np.array_equal(first_numbers, numbers) for numbers in other_numbers):
+                    differing_names.append(name)
+    return sorted(differing_names), sorted(unread_names)
 
 
 def _is_here(tensor: Tensor, sources: Mapping[int, Source]) -> bool:

@@ -25,7 +25,8 @@ class Estimate:
         tensors: the number of tensors in all shards.
         shards_here: the most bytes of shards in the output's folder at one time.
         largest: the unit with the most bytes.
-        largest_block: bytes of the largest block of the output.
+        largest_block: the most bytes of output in one block; at least 1, because limits are divided
+            by it.
         scratch: the most bytes of the scratch files at one time.
         read: bytes that are read from each weight file, counting each tensor once.
         missing: the files of `read` that are not on this machine: downloads, and streamed files.
@@ -96,45 +97,53 @@ def estimate(plan: Plan, mirror: str | None = None, most_shards: int | None = No
     """Estimate the cost of a plan, by one pass over its units.
 
     Args:
-        plan: the plan.
+        plan: the plan of a run, of one of its stages, or of the single shard of a cluster's task.
         mirror: address of the run's mirror; None if it has no mirror.
         most_shards: the most shards in the output's folder at one time, if all other shards are
             only in the mirror; None if all shards are in the folder.
     """
-    files, memory, time = FileReads(plan.sources), MemoryCounter(), TimeCounter()
+    file_reads, memory, time = (
+        FileReads(plan.sources),
+        MemoryCounter(),
+        TimeCounter(),
+    )
     all_steps: set[Step] = set()
-    uses_torch, largest, largest_block, tensors = False, plan.units[0], 1, 0
+    uses_torch, largest_unit, largest_block, tensor_count = False, plan.units[0], 1, 0
     for unit in plan.units:
         nodes = list(unit.expression.nodes())
-        files.add(unit, nodes)
+        file_reads.add(unit, nodes)
         memory.add(unit, nodes)
         time.add(unit, nodes)
-        tensors += len(unit.tensors)
+        tensor_count += len(unit.tensors)
         all_steps |= {node.step for node in nodes if isinstance(node, Computed)}
         uses_torch = uses_torch or any(node.uses_torch for node in nodes)
-        largest = max(largest, unit, key=lambda unit: unit.nbytes)
+        largest_unit = max(largest_unit, unit, key=lambda unit: unit.nbytes)
         largest_block = max(largest_block, unit.bytes_of(range(1)))
-    steps, read = frozenset(all_steps), files.read
-    streamed = files.streamed(steps)
-    sizes = {(number, name): plan.sources[number].files[name] for number, name in read}
-    missing = tuple(key for key, file in sizes.items() if not file.present)
-    traffic = sum(read.values())
+    steps, read_bytes = frozenset(all_steps), file_reads.read
+    streamed_bytes = file_reads.streamed(steps)
+    source_files = {(number, name): plan.sources[number].files[name] for number, name in read_bytes}
+    missing_files = tuple(key for key, file in source_files.items() if not file.present)
+    total_read_bytes = sum(read_bytes.values())
     return Estimate(
         output=plan.output_bytes,
-        tensors=tensors,
+        tensors=tensor_count,
         shards_here=sum(sorted((s.nbytes for s in plan.shards), reverse=True)[:most_shards]),
-        largest=largest,
+        largest=largest_unit,
         largest_block=largest_block,
         scratch=max(memory.scratch.most, plan.output_bytes * plan.is_undecided),
-        read=read,
-        missing=missing,
-        streamed=streamed,
-        download=sum(streamed.get(key, sizes[key].size) for key in missing),
-        cached=sum(file.size for file in sizes.values() if file.present),
+        read=read_bytes,
+        missing=missing_files,
+        streamed=streamed_bytes,
+        download=sum(streamed_bytes.get(key, source_files[key].size) for key in missing_files),
+        cached=sum(file.size for file in source_files.values() if file.present),
         steps=steps,
         uses_torch=uses_torch,
-        memory=memory.result(plan, steps, streamed, traffic + plan.output_bytes, mirror),
-        time=time.result(steps, traffic, plan.output_bytes, needs_torch=memory.needs_torch),
+        memory=memory.result(
+            plan, steps, streamed_bytes, total_read_bytes + plan.output_bytes, mirror
+        ),
+        time=time.result(
+            steps, total_read_bytes, plan.output_bytes, needs_torch=memory.needs_torch
+        ),
         notes=tuple(_notes(memory)),
     )
 
@@ -155,8 +164,8 @@ def _notes(memory: MemoryCounter) -> Iterator[str]:
 
 def largest_file(plan: Plan, estimate: Estimate) -> Path | None:
     """Return the largest file on this machine that the merge reads; None if there is none."""
-    files = [
+    sized_paths = [
         (plan.sources[number].files[name].size, plan.sources[number].path(name))
         for number, name in estimate.read.keys() - set(estimate.missing)
     ]
-    return max(files)[1] if files else None
+    return max(sized_paths)[1] if sized_paths else None

@@ -166,13 +166,13 @@ class MemoryEstimate:
         while they are computed. While one thread computes a larger block run, the other threads may
         compute the block runs after it.
         """
-        at_once, length = 0, 2 * threads + 1
-        in_line: deque[int] = deque(maxlen=length)
+        most_bytes, window = 0, 2 * threads + 1
+        recent_run_bytes: deque[int] = deque(maxlen=window)
         for nbytes, blocks in self.passing:
-            for _ in range(min(blocks, length)):
-                in_line.append(nbytes)
-                at_once = max(at_once, sum(sorted(in_line)[-threads:]))
-        return threads * self.kept + at_once
+            for _ in range(min(blocks, window)):
+                recent_run_bytes.append(nbytes)
+                most_bytes = max(most_bytes, sum(sorted(recent_run_bytes)[-threads:]))
+        return threads * self.kept + most_bytes
 
     def _steps(self, threads: int) -> int:
         return max((max(s.planning_bytes, s.working_bytes(threads)) for s in self.steps), default=0)
@@ -218,36 +218,38 @@ class MemoryCounter:
 
     def add(self, unit: Unit, nodes: Sequence[Tensor]) -> None:
         """Add the next unit, with the nodes of its expression."""
-        elements = _block_run_elements(unit)
-        nbytes = _block_run_bytes(unit, elements)
-        passing = elements * FLOAT32_BYTES > REUSED
-        if not passing and isinstance(unit.expression, Quantised):
-            self._kept_beside = max(self._kept_beside, nbytes)
-        elif not passing:
-            self._kept = max(self._kept, nbytes)
-        self._add_to_line(nbytes if passing else 0, unit.blocks)
-        spilled = [node for node in dict.fromkeys(nodes) if isinstance(node, Spilled)]
-        self.spilled += len(spilled)
-        self.scratch.add(sum(node.nbytes for node in spilled))
-        reductions = 0
+        run_elements = _block_run_elements(unit)
+        run_bytes = _block_run_bytes(unit, run_elements)
+        is_passing = run_elements * FLOAT32_BYTES > REUSED
+        if not is_passing and isinstance(unit.expression, Quantised):
+            self._kept_beside = max(self._kept_beside, run_bytes)
+        elif not is_passing:
+            self._kept = max(self._kept, run_bytes)
+        self._add_to_line(run_bytes if is_passing else 0, unit.blocks)
+        spilled_nodes = [node for node in dict.fromkeys(nodes) if isinstance(node, Spilled)]
+        self.spilled += len(spilled_nodes)
+        self.scratch.add(sum(node.nbytes for node in spilled_nodes))
+        bytes_of_reductions = 0
         for node in nodes:
             self._nodes += not isinstance(node, Rounded)
             self.needs_torch = self.needs_torch or node.needs_torch
             self._draws = self._draws or isinstance(node, Drawn)
             self._multiplies = self._multiplies or isinstance(node, Adapted)
-            turn = node.held_in_turn
-            if turn is None:
+            turn_key = node.held_in_turn
+            if turn_key is None:
                 self._held_to_the_end += node.held_bytes
             else:
-                self._held_in_turn[turn] = max(self._held_in_turn.get(turn, 0), node.held_bytes)
+                self._held_in_turn[turn_key] = max(
+                    self._held_in_turn.get(turn_key, 0), node.held_bytes
+                )
             if isinstance(node, Gathered):
                 self._maps[id(node.rows)] = node.rows.nbytes
             elif isinstance(node, Merged):
-                reductions += _reduction_bytes(node)
+                bytes_of_reductions += _reduction_bytes(node)
                 if node.merge_method.whole_tensor and node.block_elements >= node.numel:
-                    whole = (nbytes, unit.number, node.method, unit.name)
-                    self.whole = max(self.whole or whole, whole)
-        self._reductions.add(reductions)
+                    whole_tensor = (run_bytes, unit.number, node.method, unit.name)
+                    self.whole = max(self.whole or whole_tensor, whole_tensor)
+        self._reductions.add(bytes_of_reductions)
 
     def _add_to_line(self, nbytes: int, blocks: int) -> None:
         """Add the blocks of the next unit to `_passing`. Consecutive equal sizes share an entry."""
@@ -266,32 +268,36 @@ class MemoryCounter:
         """Return the memory estimate of a plan, after all its units were added.
 
         Args:
-            plan: the plan.
-            steps: the plan's steps.
-            streamed: the files that are streamed.
+            plan: the plan whose units were added, all of them and in order.
+            steps: the steps in the expressions of these units; duplicates count once.
+            streamed: the keys of the streamed files. Their kinds decide which clients are loaded.
             traffic: bytes read and written.
             mirror: address of the run's mirror; None if it has no mirror.
         """
         steps = frozenset(steps)
-        kinds = {plan.sources[number].part_of(name)[0].kind for number, name in streamed}
-        vocabulary = 0
-        for result in plan.variants.values() or [plan]:
-            if result.vocabulary is not None:
-                vocabulary += TOKEN_BYTES * len(result.tokenizers) * result.vocabulary.rows
+        streamed_kinds = {plan.sources[number].part_of(name)[0].kind for number, name in streamed}
+        vocabulary_bytes = 0
+        for model_plan in plan.variants.values() or [plan]:
+            if model_plan.vocabulary is not None:
+                vocabulary_bytes += (
+                    TOKEN_BYTES * len(model_plan.tokenizers) * model_plan.vocabulary.rows
+                )
         if plan.vocabulary is not None:
-            vocabulary += sum(self._maps.values())
-        vocabulary += MADE_TOKEN_BYTES * max(part.contained.tokens for part in _parts(plan))
+            vocabulary_bytes += sum(self._maps.values())
+        vocabulary_bytes += MADE_TOKEN_BYTES * max(part.contained.tokens for part in _parts(plan))
         if plan.is_gguf:
-            vocabulary += HEADER_FACTOR * len(plan.shards[0].header)
-        results = sum(step.nbytes for step in steps)
+            vocabulary_bytes += HEADER_FACTOR * len(plan.shards[0].header)
+        step_result_bytes = sum(step.nbytes for step in steps)
         return MemoryEstimate(
             process=self._process(plan, mirror)
             + PROMPTS_RSS * bool(steps)
-            + sum(CLIENT_RSS.get(kind, 0) for kind in kinds),
-            vocabulary=vocabulary,
+            + sum(CLIENT_RSS.get(kind, 0) for kind in streamed_kinds),
+            vocabulary=vocabulary_bytes,
             reductions=self._reductions.most,
-            across_blocks=2 * sum(self._held_in_turn.values()) + self._held_to_the_end + results,
-            buffers=MATMUL_BYTES * self._multiplies + AHEAD_BYTES * bool(kinds),
+            across_blocks=2 * sum(self._held_in_turn.values())
+            + self._held_to_the_end
+            + step_result_bytes,
+            buffers=MATMUL_BYTES * self._multiplies + AHEAD_BYTES * bool(streamed_kinds),
             kept=self._kept + self._kept_beside,
             passing=tuple(self._passing),
             traffic=traffic,
@@ -301,11 +307,11 @@ class MemoryCounter:
     def _process(self, plan: Plan, mirror: str | None) -> int:
         nbytes = BASE_RSS if self.needs_torch else KERNELS_RSS
         nbytes += UNIT_BYTES * len(plan.units) + NODE_BYTES * self._nodes + RANDOM_RSS * self._draws
-        clouds = {scheme_of(part.ref.name) for part in _parts(plan) if part.kind == "bucket"}
+        cloud_schemes = {scheme_of(part.ref.name) for part in _parts(plan) if part.kind == "bucket"}
         is_mirrored = mirror is not None and is_bucket(mirror)
-        clouds |= {scheme_of(mirror)} if mirror is not None and is_mirrored else set()
-        if clouds:
-            nbytes += BUCKETS_RSS + FURTHER_CLOUD_RSS * (len(clouds) - 1)
+        cloud_schemes |= {scheme_of(mirror)} if mirror is not None and is_mirrored else set()
+        if cloud_schemes:
+            nbytes += BUCKETS_RSS + FURTHER_CLOUD_RSS * (len(cloud_schemes) - 1)
         return nbytes + UPLOAD_RSS * is_mirrored
 
 

@@ -24,13 +24,13 @@ class FileReads:
         self.read: dict[SourceFileKey, int] = {}
         self._names: dict[SourceFileKey, set[str]] = {}
         """The names of the tensors that `read` counts, by file."""
-        streamed = [
+        streamed_keys = [
             (number, name)
             for number, source in enumerate(sources)
             for name in source.files
             if source.is_streamed(name)
         ]
-        self._streamed: Counter[SourceFileKey] = Counter(dict.fromkeys(streamed, 0))
+        self._streamed: Counter[SourceFileKey] = Counter(dict.fromkeys(streamed_keys, 0))
         self._once: set[Tensor] = set()
         """The nodes of all units, if files are streamed. Some of them read values that are held for
         many blocks; these reads count once."""
@@ -39,19 +39,19 @@ class FileReads:
         """Add the next unit, with the nodes of its expression."""
         for node in nodes:
             if isinstance(node, Stored):
-                file = (node.source, node.file)
-                names = self._names.setdefault(file, set())
-                if node.name not in names:
-                    names.add(node.name)
-                    self.read[file] = self.read.get(file, 0) + node.nbytes
+                file_key = (node.source, node.file)
+                counted_names = self._names.setdefault(file_key, set())
+                if node.name not in counted_names:
+                    counted_names.add(node.name)
+                    self.read[file_key] = self.read.get(file_key, 0) + node.nbytes
         if not self._streamed:
             return
         if _is_plain(unit):
-            for stored, fetched in _fetched_of_plain(unit):
-                self._fetch((stored.source, stored.file), fetched)
+            for stored, fetched_bytes in _fetched_of_plain(unit):
+                self._fetch((stored.source, stored.file), fetched_bytes)
         else:
-            for steps in passes_of_unit(unit):
-                self._expect(steps)
+            for reads_of_pass in passes_of_unit(unit):
+                self._expect(reads_of_pass)
         self._once.update(nodes)
 
     def streamed(self, steps: Iterable[Step]) -> dict[SourceFileKey, int]:
@@ -88,14 +88,16 @@ def _is_plain(unit: Unit) -> bool:
 
 def _fetched_of_plain(unit: Unit) -> Iterator[tuple[Stored, int]]:
     """Yield (operand, bytes that are fetched for it) of a plain unit."""
-    tensor, times, sampled = unit.expression, 1, 0
+    tensor, full_passes, sampled_elements = unit.expression, 1, 0
     if isinstance(tensor, Merged) and tensor.needs_statistics and not is_kept(unit):
-        samples = tensor.merge_method.samples(tensor.context)
-        times = tensor.merge_method.passes(tensor.context) - samples
-        sampled = samples * tensor.block_run(range(tensor.blocks), sample=True).length
+        sample_passes = tensor.merge_method.samples(tensor.context)
+        full_passes = tensor.merge_method.passes(tensor.context) - sample_passes
+        sampled_elements = (
+            sample_passes * tensor.block_run(range(tensor.blocks), sample=True).length
+        )
     for leaf in _leaves(unit):
         if isinstance(leaf, Stored):
-            yield leaf, times * leaf.nbytes + nbytes(leaf.dtype, sampled)
+            yield leaf, full_passes * leaf.nbytes + nbytes(leaf.dtype, sampled_elements)
 
 
 def _leaves(unit: Unit) -> list[Tensor]:

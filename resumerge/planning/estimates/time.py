@@ -24,7 +24,7 @@ class TimeEstimate:
 
     Args:
         read: bytes read from the sources' files.
-        write: bytes of the output.
+        write: bytes that are written to the output's shards.
         milliseconds: time in which one core of the machine where costs were measured computes all
             blocks, in milliseconds times 2^20, because costs are stated for 2^20 elements.
         steps: the steps, which are computed before the blocks.
@@ -46,18 +46,22 @@ class TimeEstimate:
         determines the time. Steps come before the blocks.
         """
         scale = REFERENCE_COMPUTE / speed.compute if speed.compute else 1.0
-        compute = scale * self.milliseconds / (1 << 20) / 1000 / threads
-        read = self.read / speed.read if speed.read else 0.0
-        write = self.write / speed.write if speed.write else 0.0
+        compute_seconds = scale * self.milliseconds / (1 << 20) / 1000 / threads
+        read_seconds = self.read / speed.read if speed.read else 0.0
+        write_seconds = self.write / speed.write if speed.write else 0.0
         step_seconds = scale * sum(step.seconds(threads) for step in self.steps)
-        start = scale * (START_SECONDS + TORCH_SECONDS * self.needs_torch)
-        blocks = {"reading": read, "writing": write, "computing": compute}
-        parts = {**blocks, "making gates": step_seconds}
+        start_seconds = scale * (START_SECONDS + TORCH_SECONDS * self.needs_torch)
+        block_seconds = {
+            "reading": read_seconds,
+            "writing": write_seconds,
+            "computing": compute_seconds,
+        }
+        seconds_by_part = {**block_seconds, "making gates": step_seconds}
         basis = (
             f"measured now: reading {_rate(speed.read)}, writing {_rate(speed.write)}; "
-            f"{max(parts, key=lambda name: parts[name])} takes longest"
+            f"{max(seconds_by_part, key=lambda name: seconds_by_part[name])} takes longest"
         )
-        return round(start + step_seconds + max(blocks.values()), 1), basis
+        return round(start_seconds + step_seconds + max(block_seconds.values()), 1), basis
 
 
 @dataclass
@@ -93,15 +97,17 @@ def _milliseconds(tensor: Tensor) -> float:
     if isinstance(tensor, Spilled):
         return tensor.nbytes * READ_MS
     if not isinstance(tensor, Merged):
-        in_operands = sum(map(_milliseconds, tensor.children()))
+        operand_milliseconds = sum(map(_milliseconds, tensor.children()))
         passes = 1 + (isinstance(tensor, Quantised) and bool(tensor.form.whole))
-        return tensor.own_milliseconds + passes * in_operands
+        return tensor.own_milliseconds + passes * operand_milliseconds
     method_milliseconds = (
         tensor.numel * len(tensor.operands) * tensor.merge_method.cost.milliseconds
     )
-    in_operands = sum(map(_milliseconds, tensor.operands))
+    operand_milliseconds = sum(map(_milliseconds, tensor.operands))
     return method_milliseconds + (
-        tensor.merge_method.passes(tensor.context) * in_operands if in_operands else 0
+        tensor.merge_method.passes(tensor.context) * operand_milliseconds
+        if operand_milliseconds
+        else 0
     )
 
 

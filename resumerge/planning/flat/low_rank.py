@@ -14,11 +14,11 @@ def reminder_of_matrices(recipe: Recipe, sources: Mapping[ModelRef, Source]) -> 
 
     This is correct for checkpoints of one training, but not for two different adapters.
     """
-    merged = dict.fromkeys(recipe.merged_models)
-    adapters = [ref for ref in merged if has_matrices(sources[ref].tensors)]
-    if adapters and len(merged) > 1:
+    merged_refs = dict.fromkeys(recipe.merged_models)
+    adapter_refs = [ref for ref in merged_refs if has_matrices(sources[ref].tensors)]
+    if adapter_refs and len(merged_refs) > 1:
         yield (
-            f"{adapters[0]} is a LoRA adapter without an adapter_config.json: its matrices A and B "
-            "are merged each by itself, which is no merge of what two adapters change (A times B); "
-            "for that, write each file after its model, like model+adapter"
+            f"{adapter_refs[0]} is a LoRA adapter without an adapter_config.json: its matrices A "
+            "and B are merged each by itself, which is no merge of what two adapters change (A "
+            "times B); for that, write each file after its model, like model+adapter"
         )

@@ -28,9 +28,11 @@ from resumerge.tensors import Tensor
 
 def is_flat(recipe: Recipe, sources: Mapping[ModelRef, Source]) -> bool:
     """Return whether a recipe without a tokenizer merges whole models that have no config.json."""
-    merges_whole = all(module.name is None and not module.stacked for module in recipe.modules)
+    merges_whole_models = all(
+        module.name is None and not module.stacked for module in recipe.modules
+    )
     has_config = any(sources[ref].config for ref in recipe.merged_models)
-    return merges_whole and not has_config and recipe.tokenizer is None
+    return merges_whole_models and not has_config and recipe.tokenizer is None
 
 
 class FlatViews(ModelViews):
@@ -103,7 +105,7 @@ class FlatMatching:
         """Return the output tensor with this name; None if the output does not have it.
 
         Args:
-            name: the tensor's name.
+            name: the name that the tensor has in every model, and in the output.
             having: the inputs that have a tensor with this name.
         """
         [slice_] = self.module.slices
@@ -144,18 +146,20 @@ class FlatMatching:
 
     def _collect(self, specs: list[TensorSpec]) -> None:
         """Collect the problems and notes on tensors that only some models have."""
-        lacking = "; ".join(
+        lacking_text = "; ".join(
             f"{ref} lacks {len(names)}: {listed(names)}" for ref, names in self._lacking.items()
         )
-        merged = {i.model: self.models.sources[i.model].tensors for i in self._inputs}
-        unmerged_models = list(without_part(self.recipe, merged, specs, self.unshared))
-        if unmerged_models:
-            self.problems += unmerged_models
-        elif lacking and self.unshared is Unshared.REFUSED:
-            self.problems.append(self._not_in_all(lacking))
-        elif lacking:
-            what = "are left out" if self.unshared is Unshared.INTERSECTION else "are kept"
-            self.notes.append(f"tensors that not all models have {what}: {lacking}")
+        tensors_by_model = {i.model: self.models.sources[i.model].tensors for i in self._inputs}
+        participation_problems = list(
+            without_part(self.recipe, tensors_by_model, specs, self.unshared)
+        )
+        if participation_problems:
+            self.problems += participation_problems
+        elif lacking_text and self.unshared is Unshared.REFUSED:
+            self.problems.append(self._not_in_all(lacking_text))
+        elif lacking_text:
+            treatment = "are left out" if self.unshared is Unshared.INTERSECTION else "are kept"
+            self.notes.append(f"tensors that not all models have {treatment}: {lacking_text}")
         for ref, names in self._alone.items():
             self.notes.append(
                 f"{ref} alone has {counted(len(names), 'tensor')}: copied from it, as "
@@ -174,10 +178,10 @@ class FlatMatching:
         if not components:
             return
         self.notes.append(f"the components of {reference} are merged: {', '.join(components)}")
-        merged = {spec.name.partition("/")[0] for spec in specs}
-        empty = ", ".join(name for name in components if name not in merged)
-        extra = ", ".join(sorted(merged.difference(components)))
-        if (empty or extra) and not self.problems:
+        merged_components = {spec.name.partition("/")[0] for spec in specs}
+        empty_components = ", ".join(name for name in components if name not in merged_components)
+        extra_components = ", ".join(sorted(merged_components.difference(components)))
+        if (empty_components or extra_components) and not self.problems:
             self.problems.append(
                 self.recipe.problem(
                     "The components of the pipelines differ",
@@ -186,8 +190,8 @@ class FlatMatching:
                     found="; ".join(
                         text
                         for text in (
-                            f"without any tensor: {empty}" if empty else "",
-                            f"in other models only: {extra}" if extra else "",
+                            f"without any tensor: {empty_components}" if empty_components else "",
+                            f"in other models only: {extra_components}" if extra_components else "",
                         )
                         if text
                     ),
@@ -207,11 +211,13 @@ class FlatMatching:
         )
 
     def _cannot_merge(self) -> Problem:
-        needs = "needs the base model" if self.method.base == "required" else "needs all models"
+        requirement = (
+            "needs the base model" if self.method.base == "required" else "needs all models"
+        )
         return self.recipe.problem(
             f"{self.method.name} cannot merge tensors that only some models have",
             "merge_method",
-            expected=f"tensors that all models have: {self.method.name} {needs}",
+            expected=f"tensors that all models have: {self.method.name} {requirement}",
             found=listed(self._unfit),
             fix="Use --tensor-intersection to leave them out, or merge_method: linear",
         )

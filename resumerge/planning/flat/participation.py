@@ -25,7 +25,7 @@ def without_part(
     """Yield a problem for each model without a tensor that is merged with another model's.
 
     Args:
-        recipe: the recipe.
+        recipe: the recipe of the flat merge, for the file and line of problems.
         tensors: the tensors of each model that is merged.
         specs: every tensor of the output.
         unshared: the treatment of tensors that only some models have. If they are refused, a tensor
@@ -37,31 +37,35 @@ def without_part(
         spec.name: [input_.model for input_ in spec.slice_.inputs] for spec in specs if spec.module
     }
     if unshared is Unshared.REFUSED:
-        names = dict.fromkeys(name for of_model in tensors.values() for name in of_model)
+        all_names = dict.fromkeys(
+            name for model_tensors in tensors.values() for name in model_tensors
+        )
         models_by_name = {
-            name: [ref for ref, of_model in tensors.items() if name in of_model] for name in names
+            name: [ref for ref, model_tensors in tensors.items() if name in model_tensors]
+            for name in all_names
         }
-    merged: set[ModelRef] = set()
+    merged_refs: set[ModelRef] = set()
     for name, refs in models_by_name.items():
         if len(refs) > 1 and chosen_input([tensors[ref][name] for ref in refs], 0) is None:
-            merged.update(refs)
+            merged_refs.update(refs)
     for ref in tensors:
-        if ref not in merged:
+        if ref not in merged_refs:
             yield recipe.problem(
                 f"No tensor of {ref} would be merged with another model's",
                 "models",
                 expected="weights of the same names in other models: none has a config.json",
                 found="; ".join(
-                    f"{other} has {listed(of_model)}" for other, of_model in tensors.items()
+                    f"{other_ref} has {listed(model_tensors)}"
+                    for other_ref, model_tensors in tensors.items()
                 ),
                 fix=_advice(ref, tensors),
             )
 
 
 def _advice(ref: ModelRef, tensors: Mapping[ModelRef, Collection[str]]) -> str:
-    for other in tensors:
-        for shorter, longer in ((ref, other), (other, ref)):
-            prefix = prefix_between(tensors[shorter], tensors[longer]) if ref != other else ""
+    for other_ref in tensors:
+        for shorter, longer in ((ref, other_ref), (other_ref, ref)):
+            prefix = prefix_between(tensors[shorter], tensors[longer]) if ref != other_ref else ""
             if prefix:
                 return (
                     f"The names in {longer} are those in {shorter} with {prefix!r} before them: "

@@ -51,11 +51,21 @@ def plan_extraction(
     adapter, targets, notes, left_out = extract(
         recipe, extraction, models, seed=seed, open_tensors=open_tensors
     )
-    quantised = [note for source in sources.values() for note in notes_on_quantisation(source)]
+    quantisation_notes = [
+        note for source in sources.values() for note in notes_on_quantisation(source)
+    ]
     layers = models.layers[extraction.model]
     reference = sources[extraction.model]
     return _plan(
-        recipe, sources, reference, layers, adapter, targets, [*notes, *quantised], left_out, seed
+        recipe,
+        sources,
+        reference,
+        layers,
+        adapter,
+        targets,
+        [*notes, *quantisation_notes],
+        left_out,
+        seed,
     )
 
 
@@ -115,15 +125,17 @@ def plan_combination(
     problems = [*_problems(recipe, sources, method)]
     if problems:
         raise InputError(problems)
-    invalid, notes = check_parameters(recipe, method)
-    parameters = Parameters(recipe, method, valid=not invalid)
+    parameter_problems, notes = check_parameters(recipe, method)
+    parameters = Parameters(recipe, method, valid=not parameter_problems)
     [slice_] = recipe.slices
     inputs = slice_.inputs
 
     def values_of(name: str, position: float) -> Values:
         spec = TensorSpec(name, slice_, (name,) * len(inputs), position, recipe.modules[0], name)
-        of_inputs = (parameters.of_input(spec, input_, (name,), is_base=False) for input_ in inputs)
-        return Values(parameters.of_merge(spec, (name,)), tuple(of_inputs))
+        input_values = (
+            parameters.of_input(spec, input_, (name,), is_base=False) for input_ in inputs
+        )
+        return Values(parameters.of_merge(spec, (name,)), tuple(input_values))
 
     combining = Combining(method, tuple(i.model.text for i in inputs), recipe.rank, seed)
     adapters = [(input_, sources[input_.model]) for input_ in inputs]
@@ -132,10 +144,10 @@ def plan_combination(
             recipe, adapters, combining, values_of
         )
     except ContradictingParameters as error:
-        raise InputError([*invalid, *parameters.problems] or error.problems) from None
+        raise InputError([*parameter_problems, *parameters.problems] or error.problems) from None
     except InputError as error:
-        raise InputError([*invalid, *parameters.problems, *error.problems]) from None
-    if problems := [*invalid, *parameters.problems]:
+        raise InputError([*parameter_problems, *parameters.problems, *error.problems]) from None
+    if problems := [*parameter_problems, *parameters.problems]:
         raise InputError(problems)
     notes = [*METHODS.notes_on(method.name), *notes, *combination_notes]
     reference = sources[inputs[0].model]
@@ -165,24 +177,24 @@ def _problems(
     recipe: Recipe, sources: Mapping[ModelRef, Source], method: MergeMethod
 ) -> Iterator[Problem]:
     """Yield the problems of combining adapters that are found without reading their tensors."""
-    adapters = [ref for ref in recipe.merged_models if sources[ref].is_adapter]
-    models = [ref for ref in recipe.merged_models if not sources[ref].is_adapter]
-    if (first := next(iter(models), None)) and has_matrices(sources[first].tensors):
+    adapter_refs = [ref for ref in recipe.merged_models if sources[ref].is_adapter]
+    model_refs = [ref for ref in recipe.merged_models if not sources[ref].is_adapter]
+    if (first_model := next(iter(model_refs), None)) and has_matrices(sources[first_model].tensors):
         yield recipe.problem(
-            f"{first} is an adapter without an adapter_config.json",
-            recipe.path_of(first),
+            f"{first_model} is an adapter without an adapter_config.json",
+            recipe.path_of(first_model),
             expected="adapters that peft saved, which alone are combined",
             found="a file of matrices, whose options are not known",
             fix="write each adapter after its model, like model+adapter",
         )
         return
-    if models:
-        example = f"{recipe.base_model or models[0]}+{adapters[0]}"
+    if model_refs:
+        example = f"{recipe.base_model or model_refs[0]}+{adapter_refs[0]}"
         yield recipe.problem(
-            f"{adapters[0]} is an adapter, and {models[0]} is none",
-            recipe.path_of(adapters[0]),
+            f"{adapter_refs[0]} is an adapter, and {model_refs[0]} is none",
+            recipe.path_of(adapter_refs[0]),
             expected="models; or adapters alone, without 'base_model', which make an adapter",
-            found=f"{len(adapters)} of {len(recipe.merged_models)} are adapters",
+            found=f"{len(adapter_refs)} of {len(recipe.merged_models)} are adapters",
             fix=f"this is an adapter: write it after the model that it was trained on, like "
             f"{example}; or delete the other models, to get an adapter",
         )
@@ -233,13 +245,13 @@ def _check_count(recipe: Recipe, method: MergeMethod, inputs: Sequence[Input]) -
     needs_base = method.base == "required"
     fewest, most = max(1, method.fewest - needs_base), method.most and method.most - needs_base
     if len(inputs) < fewest or (most is not None and len(inputs) > most):
-        wanted = f"exactly {most}" if most == fewest else f"at least {fewest}"
+        expected_count = f"exactly {most}" if most == fewest else f"at least {fewest}"
         if most is not None and len(inputs) > most > fewest:
-            wanted = f"at most {most}"
+            expected_count = f"at most {most}"
         yield recipe.problem(
-            f"{method.name} takes {wanted} adapter{'s' * (wanted[-1] != '1')}",
+            f"{method.name} takes {expected_count} adapter{'s' * (expected_count[-1] != '1')}",
             "models",
-            expected=wanted,
+            expected=expected_count,
             found=str(len(inputs)),
             fix="Add or remove adapters, or choose another merge_method",
         )
@@ -256,9 +268,9 @@ def _plan(
     left_out: Sequence[LeftOut],
     seed: int,
 ) -> Plan:
-    size = sum(target.nbytes for target in targets)
-    units, shards = pack(targets, size, ONE_FILE)
-    of_models = [note for source in sources.values() for note in source.notes]
+    total_bytes = sum(target.nbytes for target in targets)
+    units, shards = pack(targets, total_bytes, ONE_FILE)
+    source_notes = [note for source in sources.values() for note in source.notes]
     return Plan(
         recipe=recipe,
         sources=tuple(sources.values()),
@@ -268,8 +280,8 @@ def _plan(
         units=units,
         shards=shards,
         seed=seed,
-        shard_size=size,
-        notes=tuple(dict.fromkeys([*recipe.notes, *of_models, *notes])),
+        shard_size=total_bytes,
+        notes=tuple(dict.fromkeys([*recipe.notes, *source_notes, *notes])),
         adapter=adapter,
         left_out=(*left_out, *left_out_tensors(sources.values())),
     )

@@ -27,8 +27,8 @@ def plan_mixture(
     """Plan a mixture of experts that is made from dense models.
 
     Args:
-        recipe: the recipe.
-        mixture: the recipe's settings of the mixture.
+        recipe: the recipe of the mixture, which names a base model.
+        mixture: the experts and gates, from the recipe's `mixture`.
         sources: every model that the recipe names, opened and numbered.
         tokenizers: the tokenizers for the gates' prompts; empty if there are no prompts.
         seed: the seed of random gates and noise.

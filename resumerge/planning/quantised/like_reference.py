@@ -59,7 +59,7 @@ def quantised_like_reference(
     caches are also copied.
 
     Args:
-        recipe: the recipe.
+        recipe: the recipe with ``out_dtype: same``, for the file and line of the error.
         reference: the reference model, for which `check_like_reference` yields no problem.
         targets: the output's tensors before quantisation.
 
@@ -71,32 +71,38 @@ def quantised_like_reference(
     """
     form = _form_of(reference)
     assert form is not None
-    stored = reference.stored_tensors()
-    quantised, changed = list[Target](), list[str]()
-    unwritten: dict[str, str] = {}
+    stored_tensors = reference.stored_tensors()
+    quantised_targets, changed_names = list[Target](), list[str]()
+    unwritten_kinds: dict[str, str] = {}
     for target in targets:
         weight = form.weights.get(target.name)
         if weight is None:
-            quantised.append(target)
+            quantised_targets.append(target)
         elif _is_unchanged(target.expression, reference.tensors[target.name]):
-            quantised += (_copied(stored[part]) for part in weight.parts)
-        elif requantised := _written(target, weight, stored):
-            quantised += requantised
-            changed.append(target.name)
+            quantised_targets += (_copied(stored_tensors[part]) for part in weight.parts)
+        elif requantised_targets := _written(target, weight, stored_tensors):
+            quantised_targets += requantised_targets
+            changed_names.append(target.name)
         else:
-            unwritten[target.name] = weight.kind
-    if unwritten:
-        raise InputError([_not_written(recipe, unwritten)])
-    of_weights = {part for weight in form.weights.values() for part in weight.parts}
-    without_weight = [n for n in stored if n not in of_weights and n not in reference.tensors]
-    quantised += (_copied(stored[name]) for name in without_weight)
-    tensors = frozenset({*of_weights, *without_weight})
+            unwritten_kinds[target.name] = weight.kind
+    if unwritten_kinds:
+        raise InputError([_not_written(recipe, unwritten_kinds)])
+    part_names = {part for weight in form.weights.values() for part in weight.parts}
+    names_without_weight = [
+        n for n in stored_tensors if n not in part_names and n not in reference.tensors
+    ]
+    quantised_targets += (_copied(stored_tensors[name]) for name in names_without_weight)
+    tensors = frozenset({*part_names, *names_without_weight})
     kind = f"as in {reference.ref}: {form.quantised}"
     output = QuantisedOutput(
         SAME, kind, f"what loads {reference.ref} loads it", form.stated, tensors
     )
-    copied = len(form.weights) - len(changed)
-    return quantised, output, [_note(reference, changed, copied, without_weight)]
+    copied_count = len(form.weights) - len(changed_names)
+    return (
+        quantised_targets,
+        output,
+        [_note(reference, changed_names, copied_count, names_without_weight)],
+    )
 
 
 def unrounded(tensor: Tensor) -> Tensor:
@@ -131,27 +137,30 @@ def _written(target: Target, weight: StoredWeight, stored: Mapping[str, Stored])
     if layout is None or target.tensors != {target.name: target.shape}:
         return []
     stem = stem_of(target.name)
-    names = [stem + name for name in (layout.codes, layout.scales, layout.factor) if name]
-    quantised = layout.target(target, unrounded(target.expression))
-    quantised = replace(
-        quantised,
-        tensors={name: stored[name].shape for name in names},
-        dtypes={name: stored[name].dtype for name in names},
+    new_names = [stem + name for name in (layout.codes, layout.scales, layout.factor) if name]
+    quantised_target = layout.target(target, unrounded(target.expression))
+    quantised_target = replace(
+        quantised_target,
+        tensors={name: stored[name].shape for name in new_names},
+        dtypes={name: stored[name].dtype for name in new_names},
     )
-    if 8 * quantised.nbytes % quantised.alignment:
+    if 8 * quantised_target.nbytes % quantised_target.alignment:
         return []
-    return [quantised, *(_copied(stored[part]) for part in weight.parts if part not in names)]
+    return [
+        quantised_target,
+        *(_copied(stored[part]) for part in weight.parts if part not in new_names),
+    ]
 
 
 def _not_written(recipe: Recipe, unwritten: Mapping[str, str]) -> Problem:
-    names = [f"{name} in {kind}" for name, kind in list(unwritten.items())[:SHOWN]]
-    unnamed = len(unwritten) - len(names)
+    name_texts = [f"{name} in {kind}" for name, kind in list(unwritten.items())[:SHOWN]]
+    unnamed_count = len(unwritten) - len(name_texts)
     return recipe.problem(
         "Weights change that are stored in a way that is read, and not written",
         "out_dtype",
         expected="float8 (E4M3), INT4 without zero points or order, MXFP4, or NVFP4 of "
         "compressed-tensors, where weights change",
-        found=", ".join(names) + (f", and {unnamed} more" if unnamed else ""),
+        found=", ".join(name_texts) + (f", and {unnamed_count} more" if unnamed_count else ""),
         fix="Write 'out_dtype: bfloat16', or fp8_block, int4 or another scheme for all weights",
     )
 

@@ -13,7 +13,7 @@ class QuantisedOutput:
 
     Args:
         name: the value of ``out_dtype``.
-        kind: the scheme in words.
+        kind: the scheme in words, as notes and the model card name it.
         loaders: a sentence for the user, on the programs that load the output.
         config: the quantization_config of the output's config.json.
         tensors: the names of the tensors that hold codes, scales and the like.

@@ -40,12 +40,12 @@ def check_quantised(recipe: Recipe, reference: Source, *, flat: bool) -> Iterato
     """Yield a problem if the recipe asks for quantised weights and they cannot be quantised.
 
     Args:
-        recipe: the recipe.
+        recipe: the recipe; without a scheme in its ``out_dtype`` there is no problem.
         reference: the model whose config the output has.
         flat: whether tensors are matched by name alone.
     """
-    name = recipe.quantised_as
-    if name is None:
+    scheme_name = recipe.quantised_as
+    if scheme_name is None:
         return
 
     def problem(what: str, expected: str, found: str, fix: str) -> Problem:
@@ -53,33 +53,34 @@ def check_quantised(recipe: Recipe, reference: Source, *, flat: bool) -> Iterato
 
     if recipe.name and not recipe.stages:
         yield problem(
-            f"A stage cannot be written as {name}",
+            f"A stage cannot be written as {scheme_name}",
             "a stage in floats: only the result of a recipe is quantised",
-            f"out_dtype: {name} in the document {recipe.name!r}",
+            f"out_dtype: {scheme_name} in the document {recipe.name!r}",
             "Delete the line here; write it into the last document, which has no name",
         )
     elif flat or not reference.config:
         yield problem(
-            f"Without a config.json no weights are written as {name}",
+            f"Without a config.json no weights are written as {scheme_name}",
             "a config.json, which says what is quantised",
             f"none in {reference.ref}",
             "Delete 'out_dtype', or name a model with its config.json",
         )
     elif reference.components or reference.modules:
         yield problem(
-            f"A model of several parts is not written as {name}",
+            f"A model of several parts is not written as {scheme_name}",
             "a model of transformers",
             f"{reference.ref} is a pipeline, or a model of sentence-transformers",
             "Delete 'out_dtype', and quantise the output with its own library",
         )
-    elif transposed := next(_transposed(reference), None):
+    elif transposed_name := next(_transposed(reference), None):
         yield problem(
-            f"A model whose weights are stored as (inputs, outputs) is not written as {name}",
+            "A model whose weights are stored as (inputs, outputs) is not written as "
+            f"{scheme_name}",
             "linear layers, which loaders can quantise",
-            f"{transposed} of {reference.ref}, which is a Conv1D",
+            f"{transposed_name} of {reference.ref}, which is a Conv1D",
             "Delete 'out_dtype'",
         )
-    elif name == SAME:
+    elif scheme_name == SAME:
         yield from check_like_reference(recipe, reference)
 
 
@@ -89,7 +90,7 @@ def quantised_output(
     """Return the tensors of the output, quantised as the recipe's ``out_dtype`` says.
 
     Args:
-        recipe: the recipe.
+        recipe: the recipe, whose ``out_dtype`` may name a scheme.
         reference: the model whose config the output has.
         targets: the output's tensors before quantisation.
 
@@ -99,39 +100,51 @@ def quantised_output(
     Raises:
         InputError: no weight fits the scheme, or a weight cannot be stored as in the reference.
     """
-    name = recipe.quantised_as
-    if name is None:
+    scheme_name = recipe.quantised_as
+    if scheme_name is None:
         return list(targets), None, []
-    if name == SAME:
+    if scheme_name == SAME:
         return quantised_like_reference(recipe, reference, targets)
-    scheme = OUTPUTS[name]
-    unfit = _unfit(scheme, targets)
-    quantised, plain = list[Target](), list[str]()
+    scheme = OUTPUTS[scheme_name]
+    unfit_reasons = _unfit(scheme, targets)
+    output_targets, plain_modules = list[Target](), list[str]()
     for target in targets:
-        if _is_linear(target) and target.name not in unfit:
+        if _is_linear(target) and target.name not in unfit_reasons:
             layout = scheme.layout_for_dtype(target.dtype)
-            quantised.append(layout.target(target, unrounded(target.expression)))
+            output_targets.append(layout.target(target, unrounded(target.expression)))
         else:
-            quantised.append(target)
+            output_targets.append(target)
             if _is_matrix(target):
-                plain += map(_module, target.tensors)
-    modules = sorted({"lm_head", *plain})
-    tensors = frozenset(n for target in quantised if target.dtypes for n in target.tensors)
-    if not tensors:
-        found = f"{unfit[min(unfit)]}: {min(unfit)}" if unfit else "none in the layers"
+                plain_modules += map(_module, target.tensors)
+    unquantised_modules = sorted({"lm_head", *plain_modules})
+    quantised_names = frozenset(
+        n for target in output_targets if target.dtypes for n in target.tensors
+    )
+    if not quantised_names:
+        found_text = (
+            f"{unfit_reasons[min(unfit_reasons)]}: {min(unfit_reasons)}"
+            if unfit_reasons
+            else "none in the layers"
+        )
         raise InputError(
             [
                 recipe.problem(
-                    f"No weight of the output can be written as {name}",
+                    f"No weight of the output can be written as {scheme_name}",
                     "out_dtype",
                     expected="weights of linear layers, of shapes that fit",
-                    found=found,
+                    found=found_text,
                     fix="Delete 'out_dtype', or name another scheme",
                 )
             ]
         )
-    output = QuantisedOutput(name, scheme.kind, scheme.loaders, scheme.config(modules), tensors)
-    return quantised, output, _notes(output, quantised, plain, unfit)
+    output = QuantisedOutput(
+        scheme_name,
+        scheme.kind,
+        scheme.loaders,
+        scheme.config(unquantised_modules),
+        quantised_names,
+    )
+    return output_targets, output, _notes(output, output_targets, plain_modules, unfit_reasons)
 
 
 def _transposed(reference: Source) -> Iterator[str]:
@@ -169,16 +182,20 @@ def _unfit(scheme: OutputScheme, targets: Sequence[Target]) -> dict[str, str]:
 
     The weight, or a module that servers fuse with it, does not fit the scheme.
     """
-    linear = {target.name: target for target in targets if _is_linear(target)}
-    unfit = {n: why for n, target in linear.items() if (why := _why_unfit(scheme, target))}
-    for name in list(unfit):
+    linear_targets = {target.name: target for target in targets if _is_linear(target)}
+    unfit_reasons = {
+        n: unfit_reason
+        for n, target in linear_targets.items()
+        if (unfit_reason := _why_unfit(scheme, target))
+    }
+    for name in list(unfit_reasons):
         stem, _, module = _module(name).rpartition(".")
         for group in _FUSED:
-            neighbours = [f"{stem}.{other}.weight" for other in group if module in group]
-            for other in neighbours:
-                if other in linear and other not in unfit:
-                    unfit[other] = f"beside {module}, which is {unfit[name]}"
-    return unfit
+            fused_names = [f"{stem}.{sibling}.weight" for sibling in group if module in group]
+            for fused_name in fused_names:
+                if fused_name in linear_targets and fused_name not in unfit_reasons:
+                    unfit_reasons[fused_name] = f"beside {module}, which is {unfit_reasons[name]}"
+    return unfit_reasons
 
 
 def _why_unfit(scheme: OutputScheme, target: Target) -> str:
@@ -196,9 +213,9 @@ def _notes(
     unfit: Mapping[str, str],
 ) -> list[str]:
     """Return notes for the user on the quantisation."""
-    count = sum(bool(target.dtypes) for target in targets)
+    quantised_count = sum(bool(target.dtypes) for target in targets)
     notes = [
-        f"{counted(count, 'weight')} of linear layers are written as {output.kind} "
+        f"{counted(quantised_count, 'weight')} of linear layers are written as {output.kind} "
         f"(out_dtype: {output.name}); embeddings, the head, norms, biases and gates stay plain. "
         f"{output.loaders[0].upper()}{output.loaders[1:]}"
     ]
@@ -208,9 +225,9 @@ def _notes(
             f"{counted(len(unfit), 'weight')} of linear layers stay plain, since their shapes do "
             f"not fit ({'; '.join(reasons[:3])}): {listed(sorted(unfit))}"
         )
-    experts = sorted(
+    expert_modules = sorted(
         module for module in set(plain) if module.endswith(("gate_up_proj", "down_proj"))
     )
-    if packed := [module for module in experts if ".experts." in module]:
-        notes.append(f"packed experts stay plain: {listed(packed)}")
+    if packed_modules := [module for module in expert_modules if ".experts." in module]:
+        notes.append(f"packed experts stay plain: {listed(packed_modules)}")
     return notes

@@ -22,12 +22,17 @@ def parts_of(reference: Source, stem: str) -> Mapping[str, str]:
     The parts are the components of a pipeline, or a model and its modules of sentence-transformers.
 
     Args:
-        reference: the reference model.
+        reference: the model whose components or modules the output has.
         stem: the stem of the files of a model that is not a pipeline.
     """
-    parts = {f"{name}/": part_stem for name, part_stem in reference.components.items() if part_stem}
-    modules = reference.modules.stems if reference.modules else {}
-    return parts or {"": stem, **{f"{name}/": part_stem for name, part_stem in modules.items()}}
+    component_stems = {
+        f"{name}/": part_stem for name, part_stem in reference.components.items() if part_stem
+    }
+    module_stems = reference.modules.stems if reference.modules else {}
+    return component_stems or {
+        "": stem,
+        **{f"{name}/": part_stem for name, part_stem in module_stems.items()},
+    }
 
 
 def pack(
@@ -40,7 +45,7 @@ def pack(
     that every tensor is aligned to its element size.
 
     Args:
-        targets: the output tensors.
+        targets: the output tensors. The targets of one tensor follow each other.
         shard_size: largest shard in bytes.
         parts: the stem of each part's files, by the prefix of the part's tensors. The prefix is
             also the part's folder, and is not in the tensors' names in the files.
@@ -48,13 +53,15 @@ def pack(
     units: list[Unit] = []
     shards: list[Shard] = []
     for prefix, stem in parts.items():
-        longer_prefixes = tuple(other for other in parts if len(other) > len(prefix))
-        of_part = [
+        longer_prefixes = tuple(
+            other_prefix for other_prefix in parts if len(other_prefix) > len(prefix)
+        )
+        targets_of_part = [
             target
             for target in targets
             if target.name.startswith(prefix) and not target.name.startswith(longer_prefixes)
         ]
-        _pack_part(of_part, shard_size, prefix, stem, units, shards)
+        _pack_part(targets_of_part, shard_size, prefix, stem, units, shards)
     return tuple(units), tuple(shards)
 
 
@@ -67,18 +74,18 @@ def _pack_part(
     shards: list[Shard],
 ) -> None:
     """Append the units and shards of one part."""
-    groups: list[list[list[Target]]] = []  # the targets of each shard, grouped by tensor
-    filled = 0
+    targets_by_shard: list[list[list[Target]]] = []  # the targets of each shard, grouped by tensor
+    filled_bytes = 0
     for targets_of_tensor in whole_tensors(targets):
-        size = sum(target.nbytes for target in targets_of_tensor)
-        if not groups or filled + size > shard_size:
-            groups.append([])
-            filled = 0
-        groups[-1].append(targets_of_tensor)
-        filled += size
-    for index, tensors in enumerate(groups):
-        name = prefix + shard_name(index, len(groups), stem)
-        add_packed(name, tensors, units, shards, prefix)
+        tensor_bytes = sum(target.nbytes for target in targets_of_tensor)
+        if not targets_by_shard or filled_bytes + tensor_bytes > shard_size:
+            targets_by_shard.append([])
+            filled_bytes = 0
+        targets_by_shard[-1].append(targets_of_tensor)
+        filled_bytes += tensor_bytes
+    for index, tensors_of_shard in enumerate(targets_by_shard):
+        name = prefix + shard_name(index, len(targets_by_shard), stem)
+        add_packed(name, tensors_of_shard, units, shards, prefix)
 
 
 def add_packed(
@@ -91,15 +98,15 @@ def add_packed(
     """Append a shard with its units, wider dtypes first.
 
     Args:
-        name: the shard's name.
+        name: the shard's path in the output, with the folder of its part.
         tensors: the targets, grouped by tensor. The list is sorted in place.
         units: the units so far; the new units are appended.
         shards: the shards so far; the new shard is appended.
         prefix: the prefix of the targets' names that is left out in the file.
     """
     tensors.sort(key=lambda whole: -whole[0].alignment)
-    group = [target for whole in tensors for target in whole]
-    add_shard(name, _header(group, prefix), group, units, shards)
+    targets_of_shard = [target for targets_of_tensor in tensors for target in targets_of_tensor]
+    add_shard(name, _header(targets_of_shard, prefix), targets_of_shard, units, shards)
 
 
 def add_shard(
@@ -113,14 +120,14 @@ def add_shard(
     """Append a shard with its units.
 
     Args:
-        name: the shard's name.
+        name: the shard's path in the output, with the folder of its part.
         header: the file's first bytes, which hold the offsets of the targets.
         targets: the targets, in their order in the file.
         units: the units so far; the new units are appended.
         shards: the shards so far; the new shard is appended.
         copied: the weight file whose copy the shard is; None if the shard is not a copy.
     """
-    first, offset, number = len(units), len(header), len(shards)
+    first_unit, offset, shard_number = len(units), len(header), len(shards)
     for target in targets:
         units.append(
             Unit(
@@ -128,7 +135,7 @@ def add_shard(
                 name=target.name,
                 dtype=target.dtype,
                 shape=target.shape,
-                shard=number,
+                shard=shard_number,
                 offset=offset,
                 nbytes=target.nbytes,
                 block_elements=target.block_elements,
@@ -140,11 +147,11 @@ def add_shard(
         offset += target.nbytes
     shards.append(
         Shard(
-            number=number,
+            number=shard_number,
             name=name,
             header=header,
             nbytes=offset,
-            first=first,
+            first=first_unit,
             last=len(units),
             copied=copied,
         )
@@ -153,14 +160,14 @@ def add_shard(
 
 def whole_tensors(targets: Sequence[Target]) -> Iterator[list[Target]]:
     """Yield the list of each tensor's targets. All targets of a tensor have the same dtype."""
-    whole: list[Target] = []
+    targets_of_tensor: list[Target] = []
     for target in targets:
-        if whole and not target.continues_tensor:
-            yield whole
-            whole = []
-        whole.append(target)
-    if whole:
-        yield whole
+        if targets_of_tensor and not target.continues_tensor:
+            yield targets_of_tensor
+            targets_of_tensor = []
+        targets_of_tensor.append(target)
+    if targets_of_tensor:
+        yield targets_of_tensor
 
 
 def _header(group: Sequence[Target], prefix: str) -> bytes:
@@ -175,8 +182,11 @@ def _header(group: Sequence[Target], prefix: str) -> bytes:
                 "shape": list(shape),
                 "data_offsets": [begin, end],
             }
-    names, size = sum(len(target.tensors) for target in group), sum(t.nbytes for t in group)
-    assert (len(entries) - 1, end) == (names, size), "a file that nobody can open"
-    text = json.dumps(entries, separators=(",", ":"), ensure_ascii=False).encode()
-    text += b" " * (-len(text) % 8)
-    return len(text).to_bytes(8, "little") + text
+    name_count, size = (
+        sum(len(target.tensors) for target in group),
+        sum(t.nbytes for t in group),
+    )
+    assert (len(entries) - 1, end) == (name_count, size), "a file that nobody can open"
+    header_json = json.dumps(entries, separators=(",", ":"), ensure_ascii=False).encode()
+    header_json += b" " * (-len(header_json) % 8)
+    return len(header_json).to_bytes(8, "little") + header_json

@@ -55,17 +55,17 @@ class _WeightFile:
 
         The result is None if names, dtypes or shapes differ from those in the file.
         """
-        begins = {next(iter(targets[0].tensors)): targets for targets in tensors}
-        ordered, entries_so_far = list[Target](), list[_Entry]()
+        targets_by_first_name = {next(iter(targets[0].tensors)): targets for targets in tensors}
+        ordered_targets, entries_so_far = list[Target](), list[_Entry]()
         while len(entries_so_far) < len(self.entries):
-            targets = begins.get(self.entries[len(entries_so_far)].name)
+            targets = targets_by_first_name.get(self.entries[len(entries_so_far)].name)
             if targets is None:
                 return None
-            ordered += targets
+            ordered_targets += targets
             entries_so_far += (entry for target in targets for entry in _entries(target))
             if tuple(entries_so_far) != self.entries[: len(entries_so_far)]:
                 return None
-        return ordered if len(ordered) == sum(map(len, tensors)) else None
+        return ordered_targets if len(ordered_targets) == sum(map(len, tensors)) else None
 
 
 def pack_as_source(
@@ -77,36 +77,38 @@ def pack_as_source(
     the previous tensor.
 
     Args:
-        recipe: the recipe.
-        source: the reference model.
-        targets: the output tensors.
+        recipe: the recipe, which tells whether the output is made from one model.
+        source: the reference model; if it has an adapter, the files of the model without it count.
+        targets: the output tensors. The targets of one tensor follow each other.
 
     Returns:
         The units and the shards; None if the output is not made from one model, if loaders do not
         look for the names of the model's files, or if no file keeps the offsets of its tensors.
     """
     files = {file.name: file for file in _files_of(source)} if _is_one_model(recipe) else {}
-    places = {entry.name: name for name, file in files.items() for entry in file.entries}
-    if not files or len(places) < sum(len(file.entries) for file in files.values()):
+    file_of_tensor = {
+        entry.name: file_name for file_name, file in files.items() for entry in file.entries
+    }
+    if not files or len(file_of_tensor) < sum(len(file.entries) for file in files.values()):
         return None
-    groups: dict[str, list[list[Target]]] = {name: [] for name in files}
-    name = next(iter(files))
+    targets_by_file: dict[str, list[list[Target]]] = {file_name: [] for file_name in files}
+    file_name = next(iter(files))
     for targets_of_tensor in whole_tensors(targets):
-        name = places.get(next(iter(targets_of_tensor[0].tensors)), name)
-        groups[name].append(targets_of_tensor)
+        file_name = file_of_tensor.get(next(iter(targets_of_tensor[0].tensors)), file_name)
+        targets_by_file[file_name].append(targets_of_tensor)
     units, shards = list[Unit](), list[Shard]()
-    kept_files = 0
-    for name, file in files.items():
-        if not groups[name]:
+    kept_file_count = 0
+    for file_name, file in files.items():
+        if not targets_by_file[file_name]:
             return None
-        ordered = file.in_place(groups[name])
-        if ordered is None:
-            add_packed(name, groups[name], units, shards)
+        ordered_targets = file.in_place(targets_by_file[file_name])
+        if ordered_targets is None:
+            add_packed(file_name, targets_by_file[file_name], units, shards)
         else:
-            copied = file.key if _are_copies(file, ordered) else None
-            add_shard(name, file.first, ordered, units, shards, copied)
-            kept_files += 1
-    return (tuple(units), tuple(shards)) if kept_files else None
+            copied_file = file.key if _are_copies(file, ordered_targets) else None
+            add_shard(file_name, file.first, ordered_targets, units, shards, copied_file)
+            kept_file_count += 1
+    return (tuple(units), tuple(shards)) if kept_file_count else None
 
 
 def _is_one_model(recipe: Recipe) -> bool:
@@ -125,21 +127,25 @@ def _files_of(source: Source) -> Iterator[_WeightFile]:
     For a model with an adapter, the files of the model itself are yielded.
     """
     prefix, model = ("base/", source.base) if source.base else ("", source)
-    names = sorted(model.files)
-    fit = all(n.startswith(STEM) and is_shard_name(n) and model.files[n].first for n in names)
-    if source.single or source.components or source.modules or not fit:
+    file_names = sorted(model.files)
+    are_shards = all(
+        n.startswith(STEM) and is_shard_name(n) and model.files[n].first for n in file_names
+    )
+    if source.single or source.components or source.modules or not are_shards:
         return
-    for name in names:
-        first = model.files[name].first
-        yield _WeightFile((source.number, prefix + name), name, first, _entries_of(first))
+    for file_name in file_names:
+        first_bytes = model.files[file_name].first
+        yield _WeightFile(
+            (source.number, prefix + file_name), file_name, first_bytes, _entries_of(first_bytes)
+        )
 
 
 def _entries_of(first: bytes) -> tuple[_Entry, ...]:
     """Return the tensors of a validated header, in the order of their bytes."""
     header: Mapping[str, Mapping[str, list[int]]] = json.loads(first[8:])
     entries = ((name, entry) for name, entry in header.items() if name != METADATA)
-    ordered = sorted(entries, key=lambda named_entry: named_entry[1]["data_offsets"])
-    return tuple(_Entry(name, str(e["dtype"]), tuple(e["shape"])) for name, e in ordered)
+    ordered_entries = sorted(entries, key=lambda named_entry: named_entry[1]["data_offsets"])
+    return tuple(_Entry(name, str(e["dtype"]), tuple(e["shape"])) for name, e in ordered_entries)
 
 
 def _entries(target: Target) -> Iterator[_Entry]:

@@ -63,13 +63,15 @@ def _check_features(
     A number counted from the last layer (``vision_feature_layer: -2``) keeps its meaning.
     """
     config = models.sources[models.reference].config
-    parts = {part for key in layers.keys for part in _ENCODERS.findall(key)}
+    encoder_parts = {part for key in layers.keys for part in _ENCODERS.findall(key)}
     for key, value in config.items():
         values = value if isinstance(value, list) else [value]
-        numbers = [n for n in values if type(n) is int and n >= 0]
-        is_selector = _FEATURES.search(key) and any(part in key for part in parts)
-        loses_layers = not layers.keeps_numbers or max(numbers, default=0) > len(layers.origins)
-        if is_selector and numbers and loses_layers:
+        layer_numbers = [n for n in values if type(n) is int and n >= 0]
+        is_selector = _FEATURES.search(key) and any(part in key for part in encoder_parts)
+        loses_layers = not layers.keeps_numbers or max(layer_numbers, default=0) > len(
+            layers.origins
+        )
+        if is_selector and layer_numbers and loses_layers:
             yield recipe.problem(
                 f"{key} in config.json names layers {layers.stack}.* by their number",
                 f"{module.slices[0].inputs[0].path}.layer_range",
@@ -101,8 +103,8 @@ def _replaced(
 
 def _origins(models: ModelViews, layers: LayerMap) -> list[SourceLayer]:
     configs = {source.number: source.config for source in models.sources.values()}
-    first = [origin.inputs[0] for origin in layers.origins]
-    return [SourceLayer(model, configs[model], layer) for model, layer in first]
+    first_origins = [origin.inputs[0] for origin in layers.origins]
+    return [SourceLayer(model, configs[model], layer) for model, layer in first_origins]
 
 
 def _unstated_problem(
@@ -111,17 +113,19 @@ def _unstated_problem(
     """Return the problem of the first layer of the output that config.json cannot describe."""
     place = min(setting.place for setting in unstated)
     refs = list(models.sources)
-    source, layer = layers.origins[place].inputs[0]
+    model_number, layer = layers.origins[place].inputs[0]
     reference = models.reference
     keys = dict.fromkeys(key for setting in unstated for key in (setting.keys or (setting.key,)))
-    stated = [setting.found for setting in unstated if setting.found]
-    stated = stated or [f"model_type: {models.sources[reference].config.get('model_type')}"]
+    stated_settings = [setting.found for setting in unstated if setting.found]
+    stated_settings = stated_settings or [
+        f"model_type: {models.sources[reference].config.get('model_type')}"
+    ]
     return recipe.problem(
         "config.json expects a different kind of layer at this position",
         f"{slice_of(module, place).inputs[0].path}.layer_range",
         expected=f"layers in an order that {' and '.join(keys)} can state, as in {reference} "
-        f"({', '.join(dict.fromkeys(stated))})",
-        found=f"layer {layer} of {refs[source]} as layer {place} of the output",
+        f"({', '.join(dict.fromkeys(stated_settings))})",
+        found=f"layer {layer} of {refs[model_number]} as layer {place} of the output",
         fix="Choose ranges that keep this order, such as whole periods of the pattern, counted "
         "from the first layer",
     )
@@ -147,8 +151,8 @@ def notes_on_numbers(models: ModelViews, layers: LayerMap) -> Iterator[str]:
         if not section.get("use_sliding_window", True):
             moving_keys.add("max_window_layers")
         for name, value in section.items():
-            selects = _BY_NUMBER.search(name) or (not rules and name in _OF_NUMBERS)
-            if selects and name not in moving_keys and type(value) is int and value > 1:
+            selects_by_number = _BY_NUMBER.search(name) or (not rules and name in _OF_NUMBERS)
+            if selects_by_number and name not in moving_keys and type(value) is int and value > 1:
                 yield (
                     f"config.json's {name}: {value} selects layers by their number: it applies "
                     "to the new layer numbers of the output"

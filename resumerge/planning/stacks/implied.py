@@ -25,27 +25,27 @@ def check_implied(
     """Check that the output has as many layers as its config.json says, of the kinds it says.
 
     Args:
-        recipe: the recipe.
-        models: the recipe's models.
+        recipe: the recipe, for the file and line of problems.
+        models: the models; the config.json of the reference is compared.
         maps: the origins of the layers of each stack that slices choose.
-        targets: the tensors of the output.
+        targets: the tensors of the output, each expert by its own name.
     """
     config = models.sources[models.reference].config
     for layers in maps:
         config = moved_config(models, layers, config)
-    written = {target.name: target.shape for target in targets}
-    counts = {**models.layers[models.reference].counts}
-    counts |= {layers.stack: len(layers.origins) for layers in maps}
-    inferred = infer_layers(written, config).counts
-    for stack, count in counts.items():
-        if config and maps and inferred.get(stack) != count:
+    planned_shapes = {target.name: target.shape for target in targets}
+    layer_counts = {**models.layers[models.reference].counts}
+    layer_counts |= {layers.stack: len(layers.origins) for layers in maps}
+    inferred_counts = infer_layers(planned_shapes, config).counts
+    for stack, count in layer_counts.items():
+        if config and maps and inferred_counts.get(stack) != count:
             yield _problem(
                 recipe,
                 f"{count} layers {stack}.*",
-                f"{inferred[stack]}" if stack in inferred else "another number",
+                f"{inferred_counts[stack]}" if stack in inferred_counts else "another number",
             )
     for layers in maps:
-        yield from _check_layers(recipe, models, layers, config, written)
+        yield from _check_layers(recipe, models, layers, config, planned_shapes)
 
 
 def _check_layers(
@@ -69,21 +69,23 @@ def _check_layers(
         settings_after = _together(
             layer_entries(config, path, len(output_layers)), len(output_layers)
         )
-        implied: dict[str, set[Kind]] = {}
+        implied_kinds: dict[str, set[Kind]] = {}
         for entries, kind in zip(settings_before, kinds):
-            implied.setdefault(entries, set()).add(kind)
-        for place, (entries, layer) in enumerate(zip(settings_after, output_layers)):
-            allowed_kinds = implied.get(entries)
+            implied_kinds.setdefault(entries, set()).add(kind)
+        for place, (entries, output_layer) in enumerate(zip(settings_after, output_layers)):
+            allowed_kinds = implied_kinds.get(entries)
             if allowed_kinds is None:
                 continue
-            tensors = layer.items()
-            if not any(kind <= tensors for kind in allowed_kinds):
-                nearest = min(allowed_kinds, key=lambda kind: len(kind - tensors))
-                lacking = [
+            shapes_in_layer = output_layer.items()
+            if not any(kind <= shapes_in_layer for kind in allowed_kinds):
+                nearest_kind = min(allowed_kinds, key=lambda kind: len(kind - shapes_in_layer))
+                lacking_names = [
                     f"{layers.stack}.{place}.{name_in_layer}"
-                    for name_in_layer, _ in nearest - tensors
+                    for name_in_layer, _ in nearest_kind - shapes_in_layer
                 ]
-                yield _problem(recipe, listed(sorted(lacking)), "no such tensors of these shapes")
+                yield _problem(
+                    recipe, listed(sorted(lacking_names)), "no such tensors of these shapes"
+                )
                 return
 
 

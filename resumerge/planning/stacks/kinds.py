@@ -44,10 +44,10 @@ def compare_layers(
             kind = _kind(layer)
             if kind in by_kind:
                 continue
-            nearest = min(
+            nearest_kind = min(
                 by_kind, key=lambda k: (len(by_kind[k].keys() ^ layer.keys()), len(k ^ kind))
             )
-            nearest_layer = by_kind[nearest]
+            nearest_layer = by_kind[nearest_kind]
             stack = models.stack_in(guide.model, part.stack)
             for name_in_layer in sorted(nearest_layer.keys() | layer.keys()):
                 name = f"{stack}.{number}.{name_in_layer}"
@@ -100,12 +100,12 @@ def check_kinds(
     refs = list(models.sources)
     layers_of = {ref: _layers(models, ref, part.stack) for ref in refs}
     expected_kinds = continued(kinds, len(layers.origins))
-    for place, (origin, kind) in enumerate(zip(layers.origins, expected_kinds)):
-        source, layer = origin.inputs[0]
-        chosen_kind = _kind(layers_of[refs[source]].get(layer, {}))
+    for place, (origin, expected_kind) in enumerate(zip(layers.origins, expected_kinds)):
+        model_number, layer = origin.inputs[0]
+        chosen_kind = _kind(layers_of[refs[model_number]].get(layer, {}))
         # `compare_layers` reports a kind that no layer of the reference has.
-        if chosen_kind != kind and chosen_kind in kinds:
-            yield _out_of_place(recipe, models, module, kinds, place, refs[source], layer)
+        if chosen_kind != expected_kind and chosen_kind in kinds:
+            yield _out_of_place(recipe, models, module, kinds, place, refs[model_number], layer)
             return
 
 
@@ -116,28 +116,36 @@ def continued(kinds: Sequence[Kind], count: int) -> list[Kind]:
     occurs at least twice at the end. If no period does, all layers together are the period.
     """
     for period in range(1, len(kinds) // 2 + 1):
-        first = len(kinds) - period
-        while first > 0 and kinds[first - 1] == kinds[first - 1 + period]:
-            first -= 1
-        if len(kinds) - first >= 2 * period:
+        beginning_length = len(kinds) - period
+        while (
+            beginning_length > 0
+            and kinds[beginning_length - 1] == kinds[beginning_length - 1 + period]
+        ):
+            beginning_length -= 1
+        if len(kinds) - beginning_length >= 2 * period:
             return _extended(kinds, period, count)
     return _extended(kinds, len(kinds), count)
 
 
 def _extended(kinds: Sequence[Kind], period: int, count: int) -> list[Kind]:
-    extended = list(kinds[:count])
-    while len(extended) < count:
-        extended.append(extended[len(extended) - period])
-    return extended
+    extended_kinds = list(kinds[:count])
+    while len(extended_kinds) < count:
+        extended_kinds.append(extended_kinds[len(extended_kinds) - period])
+    return extended_kinds
 
 
 def _are_stated(models: ModelViews, layers: LayerMap, kinds: Sequence[Kind]) -> bool:
     """Return whether one setting in config.json, or all of them together, identify the kinds."""
     config = models.sources[models.reference].config
     for key in layers.keys:
-        entries = layer_entries(config, key.split(".")[:-1], len(kinds)).values()
-        settings = [setting for setting in entries if len(set(map(repr, setting))) < len(setting)]
-        if any(_tells(entries, kinds) for entries in [*settings, list(zip(*settings))]):
+        all_settings = layer_entries(config, key.split(".")[:-1], len(kinds)).values()
+        repeating_settings = [
+            setting for setting in all_settings if len(set(map(repr, setting))) < len(setting)
+        ]
+        if any(
+            _tells(entries, kinds)
+            for entries in [*repeating_settings, list(zip(*repeating_settings))]
+        ):
             return True
     return False
 
@@ -158,13 +166,13 @@ def _out_of_place(
     layer: int,
 ) -> Problem:
     letters: dict[Kind, str] = {}
-    text = "".join(letters.setdefault(kind, chr(ord("A") + len(letters) % 26)) for kind in kinds)
+    pattern = "".join(letters.setdefault(kind, chr(ord("A") + len(letters) % 26)) for kind in kinds)
     slice_ = slice_of(module, place)
     return recipe.problem(
         "config.json expects a different kind of layer at this position",
         f"{slice_.inputs[0].path}.layer_range",
         expected=f"layers in the order that {models.reference} has them, continued in the same "
-        f"pattern: {text} (a letter for each kind)",
+        f"pattern: {pattern} (a letter for each kind)",
         found=f"layer {layer} of {ref} as layer {place} of the output",
         fix="Choose ranges that keep this order, such as whole periods of the pattern",
     )

@@ -40,9 +40,9 @@ def _notes(
         [SourceLayer(n, configs[n], layer) for n, layer in inputs_of_layer]
         for inputs_of_layer in inputs
     ]
-    inferred = models.layers[models.reference]
+    reference_layers = models.layers[models.reference]
     config = models.sources[models.reference].config
-    keys, count = inferred.keys.get(stack, ()), inferred.counts[stack]
+    keys, count = reference_layers.keys.get(stack, ()), reference_layers.counts[stack]
     for key, places in mixed_settings(config, keys, count, layers).items():
         yield (
             f"layers of different kinds are merged ({key}): the output's config.json says what "

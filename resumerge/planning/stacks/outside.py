@@ -28,14 +28,14 @@ def check_tensors_outside(
     count = models.layers[models.reference].counts[layers.stack]
     if layers.keeps_numbers and len(layers.origins) == count:
         return
-    where = f"{module.slices[0].inputs[0].path}.layer_range"
-    for names, why in _parts_of_layers(models, part, layers):
+    range_path = f"{module.slices[0].inputs[0].path}.layer_range"
+    for names, reason in _parts_of_layers(models, part, layers):
         yield recipe.problem(
             f"The layers of {models.reference} cannot be sliced: tensors outside them have a part "
             "for each layer",
-            where,
+            range_path,
             expected="tensors outside the layers that do not depend on the number of layers",
-            found=f"{listed(names)}, {why}",
+            found=f"{listed(names)}, {reason}",
             fix="Merge whole models with `models:` instead of `slices:`, or take every layer in "
             "its order",
         )
@@ -46,60 +46,67 @@ def _parts_of_layers(
 ) -> Iterator[tuple[list[str], str]]:
     """Yield (names of tensors, the reason why the tensors depend on the number of layers)."""
     reference = models.sources[models.reference]
-    inferred = models.layers[models.reference]
-    count = inferred.counts[layers.stack]
-    outside = {
+    inferred_layers = models.layers[models.reference]
+    count = inferred_layers.counts[layers.stack]
+    outside_shapes = {
         name: reference.tensors[name].shape
         for name in part.tensors
-        if inferred.locate(name) is None and not name.startswith(f"{layers.stack}.")
+        if inferred_layers.locate(name) is None and not name.startswith(f"{layers.stack}.")
     }
     sections = [section_at(reference.config, key.split(".")[:-1]) for key in layers.keys]
-    numbers = {k: v for s in sections for k, v in s.items() if type(v) is int and v > 0}
-    for key, width in numbers.items():
+    config_numbers = {k: v for s in sections for k, v in s.items() if type(v) is int and v > 0}
+    for key, width in config_numbers.items():
         if "per_layer" in key:
             wide_names = [
-                n for n, shape in outside.items() if "per_layer" in n and width * count in shape
+                n
+                for n, shape in outside_shapes.items()
+                if "per_layer" in n and width * count in shape
             ]
             if wide_names:
                 yield wide_names, f"with {count} parts of {key}: {width}"
-    names_with_rows = [n for n, shape in outside.items() if _has_rows_of_layers(n, shape, count)]
+    names_with_rows = [
+        n for n, shape in outside_shapes.items() if _has_rows_of_layers(n, shape, count)
+    ]
     if names_with_rows:
         yield names_with_rows, f"with a row for each of the {count} layers"
-    lengths = {count: f"{count} layers"} | {
+    meaning_of_length = {count: f"{count} layers"} | {
         count // period: f"{key}: {period}"
-        for key, period in numbers.items()
+        for key, period in config_numbers.items()
         if _PERIOD.search(key) and 1 < period < count
     }
-    lists: dict[str, set[int]] = defaultdict(set)
-    for name in outside:
+    indices_by_stack: dict[str, set[int]] = defaultdict(set)
+    for name in outside_shapes:
         numbered = split(name)
         if numbered is not None and not (is_bridge(name) or _CONVOLUTIONS.search(name)):
-            lists[numbered.stack].add(numbered.index)
-    for stack, indices in lists.items():
-        gapless = max(indices) == len(indices) - 1
-        sparse = not gapless and len(indices) > 2 and count // 2 <= max(indices) < count
-        if (gapless and len(indices) in lengths) or sparse:
-            names = [name for name in outside if name.startswith(f"{stack}.")]
-            why = lengths.get(len(indices), "by their numbers")
-            yield names, f"which belong to layers ({why})"
+            indices_by_stack[numbered.stack].add(numbered.index)
+    for stack, indices in indices_by_stack.items():
+        is_gapless = max(indices) == len(indices) - 1
+        is_sparse = not is_gapless and len(indices) > 2 and count // 2 <= max(indices) < count
+        if (is_gapless and len(indices) in meaning_of_length) or is_sparse:
+            names = [name for name in outside_shapes if name.startswith(f"{stack}.")]
+            reason = meaning_of_length.get(len(indices), "by their numbers")
+            yield names, f"which belong to layers ({reason})"
 
 
 def check_shared_counts(
     recipe: Recipe, models: ModelViews, maps: Sequence[LayerMap]
 ) -> Iterator[Problem]:
     """Check that stacks whose length is one key of config.json have equal lengths in the output."""
-    inferred = models.layers[models.reference]
-    lengths = {**inferred.counts, **{layers.stack: len(layers.origins) for layers in maps}}
+    inferred_layers = models.layers[models.reference]
+    output_lengths = {
+        **inferred_layers.counts,
+        **{layers.stack: len(layers.origins) for layers in maps},
+    }
     for layers in maps:
-        for stack, keys in inferred.keys.items():
-            shared = sorted(set(keys) & set(layers.keys))
-            if shared and lengths[stack] != lengths[layers.stack]:
+        for stack, keys in inferred_layers.keys.items():
+            shared_keys = sorted(set(keys) & set(layers.keys))
+            if shared_keys and output_lengths[stack] != output_lengths[layers.stack]:
                 yield recipe.problem(
-                    f"{shared[0]} in config.json counts two lists of layers",
+                    f"{shared_keys[0]} in config.json counts two lists of layers",
                     "modules" if recipe.modules[0].name else "slices",
-                    expected=f"{lengths[layers.stack]} layers {stack}.*, as many as "
+                    expected=f"{output_lengths[layers.stack]} layers {stack}.*, as many as "
                     f"{layers.stack}.*",
-                    found=f"{lengths[stack]}",
+                    found=f"{output_lengths[stack]}",
                     fix="Take as many layers of both with `modules:`, or merge whole models",
                 )
 

@@ -23,12 +23,17 @@ def with_kept(plan: Plan, names: Sequence[str]) -> Plan:
     Kept stages are computed from the sources, like the model; the model is not computed from the
     kept files.
     """
-    kept = {stage_folder(stage): stage for stage in plan.stages if stage.recipe.name in names}
-    written = (f"the result of {s.recipe.name} is written, too: to {f}" for f, s in kept.items())
+    stages_by_folder = {
+        stage_folder(stage): stage for stage in plan.stages if stage.recipe.name in names
+    }
+    kept_notes = (
+        f"the result of {s.recipe.name} is written, too: to {f}"
+        for f, s in stages_by_folder.items()
+    )
     return replace(
-        with_models(plan, kept.items()),
-        kept=tuple(stage.recipe.name for stage in kept.values()),
-        notes=(*plan.notes, *written),
+        with_models(plan, stages_by_folder.items()),
+        kept=tuple(stage.recipe.name for stage in stages_by_folder.values()),
+        notes=(*plan.notes, *kept_notes),
     )
 
 
@@ -36,19 +41,19 @@ def problems_of_kept(plan: Plan, names: Sequence[str], *, is_file: bool) -> Iter
     """Yield a problem for each reason why these stages cannot be kept.
 
     Args:
-        plan: the plan.
-        names: the names of the stages.
+        plan: the plan of the result. Its stages are those that can be kept.
+        names: the names of the stages to keep, as the user gave them.
         is_file: whether the output is one file, not a folder.
     """
-    stages = [stage.recipe.name for stage in plan.stages]
+    stage_names = [stage.recipe.name for stage in plan.stages]
     for name in dict.fromkeys(names):
-        if name not in stages:
+        if name not in stage_names:
             yield Problem(
                 f"There is no stage {name!r} to keep",
-                expected=", ".join(stages) or "a recipe of several documents, with names",
+                expected=", ".join(stage_names) or "a recipe of several documents, with names",
                 found=f"--keep {name}",
                 fix="name a document of the recipe, other than the last result"
-                if stages
+                if stage_names
                 else "leave out --keep",
             )
         elif not is_stage_folder(name):

@@ -40,9 +40,9 @@ def with_spilled(plan: Plan, how: Materialize) -> Plan:
     }
     if how is Materialize.NEVER or not results:
         return plan
-    choice = _always if how is Materialize.ALWAYS else _where_quicker
+    choose = _always if how is Materialize.ALWAYS else _where_quicker
     units = tuple(
-        replace(unit, expression=_spilled(unit.expression, choice(unit.expression, results)))
+        replace(unit, expression=_spilled(unit.expression, choose(unit.expression, results)))
         for unit in plan.units
     )
     return replace(plan, units=units)
@@ -63,21 +63,24 @@ def _where_quicker(root: Tensor, results: Results) -> Results:
     only once.
     """
     passes: Counter[Tensor] = Counter({root: 1})
-    at_once = {root: _read_at_once(root, _BLOCK_RUN)}
-    cost = _cost_of_reading()
-    chosen: Results = {}
+    elements_at_once = {root: _read_at_once(root, _BLOCK_RUN)}
+    cost_of = _cost_of_reading()
+    chosen_results: Results = {}
     for node in _consumers_first(root):
-        elements = at_once.get(node, _BLOCK_RUN)  # a node that only a step reads has no entry
-        times = passes[node] * _parts_of_a_block(node, elements)
+        # A node that only a step reads has no entry.
+        elements = elements_at_once.get(node, _BLOCK_RUN)
+        computations = passes[node] * _parts_of_a_block(node, elements)
         if node in results and node.numel > min(results[node], _BLOCK_RUN):
             mib = node.nbytes / _MIB
-            if (times - 1) * cost(node) > mib * (WRITE_MS + passes[node] * READ_MS):
-                chosen[node], times = results[node], 1
+            if (computations - 1) * cost_of(node) > mib * (WRITE_MS + passes[node] * READ_MS):
+                chosen_results[node], computations = results[node], 1
         elements_of_operands = _read_at_once(node, elements)
         for child in _operands(node):
-            passes[child] += times + _scans(node)
-            at_once[child] = min(at_once.get(child, elements_of_operands), elements_of_operands)
-    return chosen
+            passes[child] += computations + _scans(node)
+            elements_at_once[child] = min(
+                elements_at_once.get(child, elements_of_operands), elements_of_operands
+            )
+    return chosen_results
 
 
 def _read_at_once(tensor: Tensor, elements: int) -> int:
@@ -122,8 +125,8 @@ def _cost_of_reading() -> Callable[[Tensor], float]:
             milliseconds += tensor.own_milliseconds / _MIB
             if isinstance(tensor, Merged):
                 passes = tensor.merge_method.passes(tensor.context)
-                spent = tensor.merge_method.cost.milliseconds * len(children) / passes
-                milliseconds += spent * tensor.numel / _MIB
+                method_milliseconds = tensor.merge_method.cost.milliseconds * len(children) / passes
+                milliseconds += method_milliseconds * tensor.numel / _MIB
             costs[tensor] = milliseconds + sum(map(cost, children))
         return costs[tensor]
 
@@ -137,15 +140,17 @@ def _consumers_first(root: Tensor) -> Iterator[Tensor]:
 
 def _spilled(root: Tensor, chosen: Results) -> Tensor:
     """Return the tree with the chosen nodes spilled. A tensor used twice remains one object."""
-    changed: dict[Tensor, Tensor] = {}
+    changed_tensors: dict[Tensor, Tensor] = {}
 
     def change(tensor: Tensor) -> Tensor:
-        if tensor not in changed:
+        if tensor not in changed_tensors:
             children = _operands(tensor)
             new_children = tuple(map(change, children))
-            same = all(new is child for new, child in zip(new_children, children))
-            new = tensor if same else tensor.with_children(new_children)
-            changed[tensor] = Spilled.of(new, chosen[tensor]) if tensor in chosen else new
-        return changed[tensor]
+            is_same = all(new_tensor is child for new_tensor, child in zip(new_children, children))
+            new_tensor = tensor if is_same else tensor.with_children(new_children)
+            changed_tensors[tensor] = (
+                Spilled.of(new_tensor, chosen[tensor]) if tensor in chosen else new_tensor
+            )
+        return changed_tensors[tensor]
 
     return change(root)

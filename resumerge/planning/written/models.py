@@ -17,7 +17,7 @@ class WrittenModel:
         folder: the model's folder in the output, with a trailing slash; empty for the output
             itself.
         name: the name of the stage or the variant; empty for the output itself.
-        plan: the plan of this model alone.
+        plan: the plan of this model alone, with its own numbers of units and shards.
         units: the numbers of its units in the plan of all models.
     """
 
@@ -38,20 +38,20 @@ def models_of(plan: Plan) -> Iterator[WrittenModel]:
     Kept stages are yielded first, so that the output is complete as soon as the files of the last
     model are written. In the plan, the units of stages come last.
     """
-    kept = [stage for stage in plan.stages if stage.recipe.name in plan.kept]
-    results = len(plan.units) - sum(len(stage.units) for stage in kept)
-    first = results
-    for stage in kept:
-        units = range(first, first := first + len(stage.units))
+    kept_stages = [stage for stage in plan.stages if stage.recipe.name in plan.kept]
+    result_unit_count = len(plan.units) - sum(len(stage.units) for stage in kept_stages)
+    first_unit = result_unit_count
+    for stage in kept_stages:
+        units = range(first_unit, first_unit := first_unit + len(stage.units))
         yield WrittenModel(stage_folder(stage), stage.recipe.name, stage, units)
-    first = 0
+    first_unit = 0
     for name, variant in plan.variants.items():
-        units = range(first, first := first + len(variant.units))
+        units = range(first_unit, first_unit := first_unit + len(variant.units))
         yield WrittenModel(f"{name}/", name, variant, units)
     if not plan.variants:
-        shards = plan.shards[: len(plan.shards) - sum(len(stage.shards) for stage in kept)]
-        model_plan = replace(plan, units=plan.units[:results], shards=shards, kept=())
-        yield WrittenModel("", "", model_plan, range(results))
+        shards = plan.shards[: len(plan.shards) - sum(len(stage.shards) for stage in kept_stages)]
+        model_plan = replace(plan, units=plan.units[:result_unit_count], shards=shards, kept=())
+        yield WrittenModel("", "", model_plan, range(result_unit_count))
 
 
 def stage_folder(stage: Plan) -> str:
@@ -63,14 +63,16 @@ def with_models(plan: Plan, models: Iterable[tuple[str, Plan]]) -> Plan:
     """Return the plan with the units and shards of other plans after its own.
 
     Args:
-        plan: the plan.
+        plan: the plan whose units and shards come first; of a sweep, a plan without any.
         models: pairs (folder in the output, plan). The folder is the prefix of all names.
     """
     units, shards = list(plan.units), list(plan.shards)
-    for folder, model in models:
+    for folder, model_plan in models:
         first_unit, first_shard = len(units), len(shards)
-        units += (_moved_unit(unit, folder, first_unit, first_shard) for unit in model.units)
-        shards += (_moved_shard(shard, folder, first_unit, first_shard) for shard in model.shards)
+        units += (_moved_unit(unit, folder, first_unit, first_shard) for unit in model_plan.units)
+        shards += (
+            _moved_shard(shard, folder, first_unit, first_shard) for shard in model_plan.shards
+        )
     return replace(plan, units=tuple(units), shards=tuple(shards))
 
 

@@ -25,18 +25,18 @@ def plan_of_results(recipe: Recipe, plans: Sequence[Plan]) -> Plan:
     """Return the plan of all results of a recipe: of its single result, or of a sweep's variants.
 
     Args:
-        recipe: the recipe.
+        recipe: the whole recipe, with its variants if it has a sweep.
         plans: the plan of each result, in the order of the results.
     """
     if not recipe.variants:
         [plan] = plans
         return plan
     variants = dict(zip(recipe.variants, plans))
-    common = [note for note in plans[0].notes if all(note in plan.notes for plan in plans)]
-    notes = [f"{counted(len(plans), 'model')} in one run: {', '.join(variants)}", *common]
+    common_notes = [note for note in plans[0].notes if all(note in plan.notes for plan in plans)]
+    notes = [f"{counted(len(plans), 'model')} in one run: {', '.join(variants)}", *common_notes]
     for name, plan in variants.items():
-        notes += (f"{name}: {note}" for note in plan.notes if note not in common)
-    whole = replace(
+        notes += (f"{name}: {note}" for note in plan.notes if note not in common_notes)
+    sweep_plan = replace(
         plans[0],
         recipe=recipe,
         units=(),
@@ -45,14 +45,14 @@ def plan_of_results(recipe: Recipe, plans: Sequence[Plan]) -> Plan:
         notes=tuple(notes),
         reminders=tuple(dict.fromkeys(note for plan in plans for note in plan.reminders)),
     )
-    return with_models(whole, ((f"{name}/", plan) for name, plan in variants.items()))
+    return with_models(sweep_plan, ((f"{name}/", plan) for name, plan in variants.items()))
 
 
 def problems_of_sweep(recipe: Recipe, *, is_file: bool) -> Iterator[Problem]:
     """Yield a problem if the variants of a recipe cannot be written. Called before planning.
 
     Args:
-        recipe: the recipe.
+        recipe: the whole recipe; without variants there is no problem.
         is_file: whether the output is one file, not a folder.
     """
     if not recipe.variants:
@@ -73,13 +73,13 @@ def problems_of_equal_variants(plan: Plan) -> Iterator[Problem]:
     for name, variant in plan.variants.items():
         units = [(unit.name, unit.dtype, unit.expression.as_json()) for unit in variant.units]
         key = hash_block(json.dumps(units).encode()), variant.chat_template
-        twin = first_of_key.setdefault(key, name)
-        if twin != name:
+        first_name = first_of_key.setdefault(key, name)
+        if first_name != name:
             yield plan.recipe.problem(
                 "Two variants of the sweep are the same model",
                 SWEEP,
                 expected="values that change a tensor each",
-                found=f"{twin} and {name}",
+                found=f"{first_name} and {name}",
                 fix=f"Delete one of the two, or correct what the sweep varies: the method "
                 f"{variant.method} does not read it there, or no tensor is meant by it",
             )

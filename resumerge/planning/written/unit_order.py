@@ -20,18 +20,18 @@ def order_of_units(plan: Plan) -> Sequence[int]:
     """
     if not plan.variants:
         return range(len(plan.units))
-    groups, first = _Groups(), dict[Hashable, int]()
+    groups, first_unit_of = _Groups(), dict[Hashable, int]()
     equal_units = []
     for unit in plan.units:
         leaves = tuple(stored_in(unit.expression))
         for leaf in leaves:
-            groups.join(first.setdefault(leaf, unit.number), unit.number)
+            groups.join(first_unit_of.setdefault(leaf, unit.number), unit.number)
         keys = (leaves, _statistics_key(unit))
-        equal_units.append([first.setdefault(key, unit.number) for key in keys])
-    places = (
+        equal_units.append([first_unit_of.setdefault(key, unit.number) for key in keys])
+    sort_keys = (
         (groups.first(unit.number), *equal_units[unit.number], unit.number) for unit in plan.units
     )
-    return [number for *_, number in sorted(places)]
+    return [number for *_, number in sorted(sort_keys)]
 
 
 def have_same_reads(one: Unit, other: Unit) -> bool:
