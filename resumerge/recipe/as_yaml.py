@@ -32,8 +32,8 @@ def extraction(model: str, number: int) -> dict[str, Any]:
     """Return the recipe that makes a dense model of one expert.
 
     Args:
-        model: the mixture of experts.
-        number: the number of the expert, from 0.
+        model: the reference to the mixture of experts, as a recipe names it.
+        number: the number that the expert has in every layer, counted from 0.
     """
     return {"merge_method": "passthrough", "models": [{"model": model}], "extract_expert": number}
 

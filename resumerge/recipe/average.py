@@ -63,9 +63,11 @@ class Schedule:
         """
         if self.decay is not None:
             powers = [self.decay**age for age in reversed(range(count))]
-            return [powers[0], *((1 - self.decay) * each for each in powers[1:])]
+            return [powers[0], *((1 - self.decay) * power for power in powers[1:])]
         learning_rates = [DECAYS[self.name](number / count) for number in range(count)]
-        return [before - after for before, after in zip(learning_rates, [*learning_rates[1:], 0.0])]
+        return [
+            rate - next_rate for rate, next_rate in zip(learning_rates, [*learning_rates[1:], 0.0])
+        ]
 
 
 class Averages(NamedTuple):
@@ -75,7 +77,8 @@ class Averages(NamedTuple):
         named: the documents, by the names of their outputs; empty if there are problems.
         listed: the original document, with lists of the matched checkpoints in place of patterns.
         notes: sentences on checkpoints that are not used.
-        problems: the problems of the average itself.
+        problems: the mistake in the key ``average`` itself, if there is one. The documents are not
+            checked.
     """
 
     named: Mapping[str, Document]
@@ -104,15 +107,21 @@ def checkpoints_since(text: str, begun: str) -> list[str] | None:
     """Return the checkpoints that patterns match now, but did not match when a run began.
 
     Args:
-        text: the text of a recipe.
-        begun: the text of the run's recipe.
+        text: the text of the recipe as it is read now.
+        begun: the text of the recipe that the run recorded when it began.
 
     Returns:
         the new checkpoints; None if the recipes differ in anything else, or if the run's recipe
         lists no matched checkpoints.
     """
-    (data, now), (run_data, then) = (_unlisted(load_yaml(each, "")) for each in (text, begun))
-    return [each for each in now if each not in then] if data == run_data and then else None
+    (data, checkpoints), (run_data, run_checkpoints) = (
+        _unlisted(load_yaml(recipe_text, "")) for recipe_text in (text, begun)
+    )
+    return (
+        [checkpoint for checkpoint in checkpoints if checkpoint not in run_checkpoints]
+        if data == run_data and run_checkpoints
+        else None
+    )
 
 
 def _unlisted(documents: Sequence[Document]) -> tuple[list[dict[Any, Any]], list[str]]:
@@ -146,11 +155,11 @@ def _expanded(document: Document) -> Averages:
             fix="Write a smaller window, or more checkpoints",
             at=(AVERAGE, "window"),
         )
-    first = (len(checkpoints) - window_size) % stride
-    starts = range(first, len(checkpoints) - window_size + 1, stride)
-    if (count := len(starts) * len(schedules)) > MOST:
+    first_start = (len(checkpoints) - window_size) % stride
+    starts = range(first_start, len(checkpoints) - window_size + 1, stride)
+    if (output_count := len(starts) * len(schedules)) > MOST:
         raise InvalidValue(
-            f"The average has {count} outputs",
+            f"The average has {output_count} outputs",
             expected=f"at most {MOST}, which are computed together",
             found=f"{counted(len(starts), 'window')} x {len(schedules)}",
             fix="Write a larger stride, or fewer schedules",
@@ -170,35 +179,40 @@ def _expanded(document: Document) -> Averages:
     if checkpoints not in (section[CHECKPOINTS], [section[CHECKPOINTS]]):
         section = {**section, LISTED: checkpoints}
         listed_document = replace(document, data={**document.data, AVERAGE: section})
-    covered = {number for start in starts for number in range(start, start + window_size)}
-    unused = [each for number, each in enumerate(checkpoints) if number not in covered]
+    covered_numbers = {number for start in starts for number in range(start, start + window_size)}
+    unused_checkpoints = [
+        checkpoint for number, checkpoint in enumerate(checkpoints) if number not in covered_numbers
+    ]
     note = (
-        f"in no window, so not read: {some(unused)}; the last window ends with the last checkpoint"
+        f"in no window, so not read: {some(unused_checkpoints)}; the last window ends with the "
+        "last checkpoint"
     )
-    return Averages(documents, listed_document, [note] * bool(unused))
+    return Averages(documents, listed_document, [note] * bool(unused_checkpoints))
 
 
 def _document(document: Document, models: Sequence[tuple[str, float]], start: int) -> Document:
     """Return the recipe of one output.
 
     Args:
-        document: the document with the average.
+        document: the document with the average. The other keys are taken from it.
         models: the checkpoints of a window, each with its weight.
         start: the index of the window's first checkpoint in the list of all checkpoints.
     """
     other_keys = {key: value for key, value in document.data.items() if key != AVERAGE}
-    merge = {
+    merge_keys = {
         "merge_method": METHOD,
         "models": [{"model": text, "parameters": {"weight": w}} for text, w in models],
         "parameters": {"normalize": False},
     }
     lines = dict(document.lines)
-    at = descend("", (AVERAGE, CHECKPOINTS))
-    for key in merge:
-        lines[key] = nearest_line(lines, at) or 1
+    checkpoints_path = descend("", (AVERAGE, CHECKPOINTS))
+    for key in merge_keys:
+        lines[key] = nearest_line(lines, checkpoints_path) or 1
     for number in range(len(models)):
-        lines[descend("", ("models", number))] = nearest_line(lines, f"{at}[{start + number}]") or 1
-    return Document({**merge, **other_keys, **merge}, lines, document.problems)
+        lines[descend("", ("models", number))] = (
+            nearest_line(lines, f"{checkpoints_path}[{start + number}]") or 1
+        )
+    return Document({**merge_keys, **other_keys, **merge_keys}, lines, document.problems)
 
 
 def _check_keys(section: Any, top: Mapping[Any, Any]) -> None:
@@ -230,12 +244,12 @@ def _check_keys(section: Any, top: Mapping[Any, Any]) -> None:
         )
     for key in section:
         if key not in _KEYS:
-            similar = closest(str(key), _KEYS)
+            similar_key = closest(str(key), _KEYS)
             raise InvalidValue(
                 f"The average has no key {key!r}",
                 expected=", ".join(_KEYS),
                 found=str(key),
-                fix=f"Did you mean '{similar}'?" if similar else "Delete it",
+                fix=f"Did you mean '{similar_key}'?" if similar_key else "Delete it",
                 at=(AVERAGE, str(key)),
             )
 
@@ -246,42 +260,44 @@ def _checkpoints(section: Mapping[str, Any], key: str, *, matched: bool) -> list
     A list keeps its order. The matches of a pattern are in natural order.
 
     Args:
-        section: the value of ``average``.
-        key: the key that names the checkpoints.
+        section: the value of ``average``, which has `key`.
+        key: `CHECKPOINTS`, or `LISTED` in a run's own recipe.
         matched: whether patterns are replaced by the checkpoints that they match.
 
     Raises:
         InvalidValue: the value is neither a pattern nor a list, or names no checkpoint, or names
             a checkpoint twice.
     """
-    written = section[key]
-    entries = [written] if isinstance(written, str) else written
+    value = section[key]
+    entries = [value] if isinstance(value, str) else value
     if not isinstance(entries, list) or not entries:
         raise InvalidValue(
             "The checkpoints are neither a pattern nor a list",
             expected="runs/pretrain/step-*, or [org/name@step-1000, org/name@step-2000]",
-            found=describe(written),
+            found=describe(value),
             fix="Write a pattern of folders, or a list of models, the oldest first",
             at=(AVERAGE, key),
         )
     checkpoints: list[str] = []
     for number, entry in enumerate(entries):
-        at = (AVERAGE, key, number) if entries is written else (AVERAGE, key)
+        location = (AVERAGE, key, number) if entries is value else (AVERAGE, key)
         if not isinstance(entry, str) or not entry.strip():
             raise InvalidValue(
                 "This is not the name of a checkpoint",
                 expected="a folder, a pattern of folders, or org/name@revision, as text",
                 found=describe(entry),
                 fix="Write its name; put a number in quotes",
-                at=at,
+                at=location,
             )
-        checkpoints += _matches(entry.strip(), at) if matched else [entry]
-    twice = sorted({checkpoint for checkpoint in checkpoints if checkpoints.count(checkpoint) > 1})
-    if twice:
+        checkpoints += _matches(entry.strip(), location) if matched else [entry]
+    repeated_checkpoints = sorted(
+        {checkpoint for checkpoint in checkpoints if checkpoints.count(checkpoint) > 1}
+    )
+    if repeated_checkpoints:
         raise InvalidValue(
             "A checkpoint is listed twice",
             expected="each once",
-            found=some(twice),
+            found=some(repeated_checkpoints),
             fix="Delete one of the two, or write a narrower pattern",
             at=(AVERAGE, key),
         )
@@ -292,9 +308,9 @@ def _matches(entry: str, at: tuple[str | int, ...]) -> list[str]:
     """Return the folders, or else the files, that a pattern matches; [entry] for a plain name."""
     if "://" in entry or not has_magic(entry) or Path(entry).exists():
         return [entry]
-    matched = glob(os.path.expanduser(entry))  # noqa: PTH111, PTH207
-    folders = [each for each in matched if Path(each).is_dir()]
-    if not matched:
+    matched_paths = glob(os.path.expanduser(entry))  # noqa: PTH111, PTH207
+    folders = [path for path in matched_paths if Path(path).is_dir()]
+    if not matched_paths:
         raise InvalidValue(
             "The pattern matches no checkpoint",
             expected="folders on this disk; the pattern is relative to the folder in which the "
@@ -303,7 +319,7 @@ def _matches(entry: str, at: tuple[str | int, ...]) -> list[str]:
             fix="Check the path; of checkpoints on the Hub or in a bucket write a list",
             at=at,
         )
-    return sorted(folders or matched, key=_natural)
+    return sorted(folders or matched_paths, key=_natural)
 
 
 def _natural(text: str) -> list[tuple[int, str]]:
@@ -329,16 +345,20 @@ def _schedules(written: Any) -> list[Schedule]:
     entries = written if isinstance(written, list) else [written]
     schedules: list[Schedule] = []
     for number, entry in enumerate(entries):
-        at = (AVERAGE, "weights", number) if entries is written else (AVERAGE, "weights")
-        schedule = _schedule(entry, at)
-        twins = [each.name for each in schedules if each.weights(3) == schedule.weights(3)]
-        if twins:
+        location = (AVERAGE, "weights", number) if entries is written else (AVERAGE, "weights")
+        schedule = _schedule(entry, location)
+        twin_names = [
+            earlier_schedule.name
+            for earlier_schedule in schedules
+            if earlier_schedule.weights(3) == schedule.weights(3)
+        ]
+        if twin_names:
             raise InvalidValue(
                 "Two schedules give the same weights",
                 expected="a schedule once; 'linear' is another name of 'uniform'",
-                found=f"{twins[0]} and {schedule.name}",
+                found=f"{twin_names[0]} and {schedule.name}",
                 fix="Delete one of the two",
-                at=at,
+                at=location,
             )
         schedules.append(schedule)
     if not schedules:
@@ -357,23 +377,30 @@ def _schedule(entry: Any, at: tuple[str | int, ...]) -> Schedule:
 
 
 def _no_schedule(entry: Any, at: tuple[str | int, ...]) -> InvalidValue:
-    similar = closest(entry, tuple(DECAYS)) if isinstance(entry, str) else None
+    similar_name = closest(entry, tuple(DECAYS)) if isinstance(entry, str) else None
     return InvalidValue(
         f"{describe(entry)} is no schedule of weights",
         expected=f"{', '.join(DECAYS)}, or {{ema: 0.9}} with a decay between 0 and 1",
         found=describe(entry),
-        fix=f"Did you mean '{similar}'?" if similar else "Write one of these, or a list of some",
+        fix=f"Did you mean '{similar_name}'?"
+        if similar_name
+        else "Write one of these, or a list of some",
         at=at,
     )
 
 
 def _labels(checkpoints: Sequence[str]) -> list[str]:
     """Return a name for each checkpoint: the part of its path or revision that distinguishes it."""
-    parts = [[part for part in re.split(r"[/@]", text) if part] for text in checkpoints]
-    shortest = min(map(len, parts))
-    before = next((n for n in range(shortest) if len({p[n] for p in parts}) > 1), shortest)
-    after = next((n for n in range(shortest) if len({p[-1 - n] for p in parts}) > 1), shortest)
-    names = ["-".join(p[before : len(p) - after]) or p[-1] for p in parts]
+    split_checkpoints = [[part for part in re.split(r"[/@]", text) if part] for text in checkpoints]
+    fewest_parts = min(map(len, split_checkpoints))
+    shared_start = next(
+        (n for n in range(fewest_parts) if len({p[n] for p in split_checkpoints}) > 1), fewest_parts
+    )
+    shared_end = next(
+        (n for n in range(fewest_parts) if len({p[-1 - n] for p in split_checkpoints}) > 1),
+        fewest_parts,
+    )
+    names = ["-".join(p[shared_start : len(p) - shared_end]) or p[-1] for p in split_checkpoints]
     return [re.sub(r"[^\w.-]+", "-", name, flags=re.ASCII).lstrip(".-") for name in names]
 
 

@@ -88,7 +88,7 @@ def parse_recipe(text: str, file: str = "<text>") -> Recipe:
     """Check the text of a recipe, and return the recipe.
 
     Args:
-        text: the YAML text.
+        text: the YAML text, with one document for each stage and one for the result.
         file: the name of the recipe file, for messages.
 
     Raises:
@@ -115,29 +115,38 @@ def _parse_sweep(documents: list[Document], text: str, file: str) -> Recipe:
         InvalidRecipe: the sweep or a variant has problems. A problem of several variants is in the
             error once.
     """
-    [swept, *others] = [document for document in documents if _makes_several_models(document)]
-    key = AVERAGE if AVERAGE in swept.data else SWEEP
+    [swept_document, *other_sweeps] = [
+        document for document in documents if _makes_several_models(document)
+    ]
+    key = AVERAGE if AVERAGE in swept_document.data else SWEEP
     variants: Mapping[str, Document]
     notes: Sequence[str] = ()
     if key == AVERAGE:
-        variants, listed, notes, average_problems = averages_of(swept, file)
+        variants, listed_document, notes, average_problems = averages_of(swept_document, file)
         problems = [*average_problems]
-        if listed.data != swept.data:
-            text = _text_of([listed if each is swept else each for each in documents])
+        if listed_document.data != swept_document.data:
+            text = _text_of(
+                [
+                    listed_document if document is swept_document else document
+                    for document in documents
+                ]
+            )
     else:
-        variants, problems = variants_of(swept, file)
-        variants = variants or {"": without_sweep(swept)}
-    problems += [_second_sweep(document, file) for document in others]
+        variants, problems = variants_of(swept_document, file)
+        variants = variants or {"": without_sweep(swept_document)}
+    problems += [_second_sweep(document, file) for document in other_sweeps]
     valid_parts: Sequence[Recipe] = ()
     recipes: dict[str, Recipe] = {}
     for name, variant in variants.items():
-        variant_documents = [variant if each is swept else each for each in documents]
+        variant_documents = [
+            variant if document is swept_document else document for document in documents
+        ]
         try:
             recipes[name] = _parse(variant_documents, _text_of(variant_documents), file)
         except InvalidRecipe as error:
-            problems += [each for each in error.problems if each not in problems]
+            problems += [problem for problem in error.problems if problem not in problems]
             valid_parts = valid_parts or error.valid_parts
-    problems += _sweep_of_a_stage(swept, key, recipes.values(), file)
+    problems += _sweep_of_a_stage(swept_document, key, recipes.values(), file)
     if problems:
         raise InvalidRecipe(sorted(problems, key=lambda problem: problem.line or 0), valid_parts)
     recipe = with_variants(recipes, text)
@@ -177,10 +186,14 @@ def _sweep_of_a_stage(
 
 
 def _parse(documents: list[Document], text: str, file: str) -> Recipe:
-    ignored = IGNORED_KEYS - {"name"} if len(documents) > 1 else IGNORED_KEYS
-    parsed = [_read_document(document, text, file, ignored) for document in documents]
-    problems = [problem for _, found in parsed for problem in found]
-    recipes = [recipe for recipe, _ in parsed if recipe is not None]
+    ignored_keys = IGNORED_KEYS - {"name"} if len(documents) > 1 else IGNORED_KEYS
+    parsed_documents = [
+        _read_document(document, text, file, ignored_keys) for document in documents
+    ]
+    problems = [
+        problem for _, document_problems in parsed_documents for problem in document_problems
+    ]
+    recipes = [recipe for recipe, _ in parsed_documents if recipe is not None]
     if not problems:
         problems = check_stages(recipes)
     if problems:
@@ -196,15 +209,18 @@ def _read_document(
     If there are problems, the recipe lacks the invalid values. It is None if the rest is not valid.
     """
     errors = Findings()
-    section = _section(document.data)
-    errors += [error for check in CHECKS[section] for error in check(document.data)]
-    top = {key: value for key, value in document.data.items() if key not in ignored}
-    written: AnyFile | None = read_section(section, top, (), errors)
-    if written is None or errors or document.problems:
-        valid = _valid_part(section, top, errors)
-        part = _recipe(valid, errors, text, file, document) if valid else None
-        return part, [*document.problems, *(document.problem(error, file) for error in errors)]
-    recipe = _recipe(written, errors, text, file, document)
+    section_type = _section(document.data)
+    errors += [error for check in CHECKS[section_type] for error in check(document.data)]
+    top_level = {key: value for key, value in document.data.items() if key not in ignored}
+    recipe_file: AnyFile | None = read_section(section_type, top_level, (), errors)
+    if recipe_file is None or errors or document.problems:
+        valid_file = _valid_part(section_type, top_level, errors)
+        partial_recipe = _recipe(valid_file, errors, text, file, document) if valid_file else None
+        return partial_recipe, [
+            *document.problems,
+            *(document.problem(error, file) for error in errors),
+        ]
+    recipe = _recipe(recipe_file, errors, text, file, document)
     return replace(recipe, notes=tuple(notes_on(recipe, document.data, ignored))), []
 
 
@@ -254,12 +270,12 @@ def _valid_part(section: type[AnyFile], top: dict[Any, Any], errors: Findings) -
 
     Values that become invalid by a deletion are deleted, too.
     """
-    remaining = deepcopy(top)
-    while sum(_delete(remaining, error.at) for error in errors):
+    remaining_data = deepcopy(top)
+    while sum(_delete(remaining_data, error.at) for error in errors):
         errors = Findings()
-        written: AnyFile | None = read_section(section, remaining, (), errors)
-        if written is not None:
-            return written
+        valid_file: AnyFile | None = read_section(section, remaining_data, (), errors)
+        if valid_file is not None:
+            return valid_file
     return None
 
 
@@ -273,17 +289,17 @@ def _delete(tree: Any, at: Location) -> bool:
     """
     if not at:
         return False
-    *parents, last = at
+    *parent_steps, last_step = at
     container = tree
-    for step in parents:
+    for step in parent_steps:
         try:
             container = container[step]
         except (KeyError, IndexError, TypeError):
             return False
-    if isinstance(container, dict) and last in container:
-        del container[last]
+    if isinstance(container, dict) and last_step in container:
+        del container[last_step]
         return True
-    return _delete(tree, tuple(parents))
+    return _delete(tree, tuple(parent_steps))
 
 
 def _modules(file: MergeFile) -> Iterator[Module]:
@@ -302,27 +318,31 @@ def _module(
     Args:
         entry: the section with the module's models or slices.
         name: the module's name; None for the whole model.
-        path: the YAML path of `entry`.
+        path: the YAML path of `entry`; empty for the top level of the recipe.
         base: the recipe's base model, used if `entry` names none.
     """
-    own_base = entry.base_model if name is not None else None
+    module_base = entry.base_model if name is not None else None
     slices = []
-    for index, written in enumerate(entry.slices or ()):
+    for index, slice_entry in enumerate(entry.slices or ()):
         slice_path = descend(path, ("slices", index))
         inputs = tuple(
             Input(s.model, s.layer_range, s.parameters, f"{slice_path}.sources[{number}]")
-            for number, s in enumerate(written.sources)
+            for number, s in enumerate(slice_entry.sources)
         )
-        slices.append(Slice(inputs, written.base_model or own_base, written.parameters, slice_path))
+        slices.append(
+            Slice(inputs, slice_entry.base_model or module_base, slice_entry.parameters, slice_path)
+        )
     if entry.models:
-        listed = [
+        listed_inputs = [
             Input(model.model, None, model.parameters, descend(path, ("models", index)))
             for index, model in enumerate(entry.models)
         ]
-        base = own_base or base
+        base = module_base or base
         if base and all(model.model != base for model in entry.models):
-            listed.append(Input(base, path=f"{path}.base_model" if own_base else "base_model"))
-        slices.append(Slice(tuple(listed), own_base, path=path))
+            listed_inputs.append(
+                Input(base, path=f"{path}.base_model" if module_base else "base_model")
+            )
+        slices.append(Slice(tuple(listed_inputs), module_base, path=path))
     parameters = entry.parameters if name is not None else {}
     return Module(tuple(slices), name, bool(entry.slices), parameters, path)
 

@@ -42,13 +42,13 @@ def notes_on(
     """Yield a sentence on each setting that has no effect, or a surprising effect.
 
     Args:
-        recipe: the recipe without problems.
+        recipe: the recipe that the document was read as, which has no problems.
         document: the YAML data that the recipe was read from.
         ignored: the keys of `IGNORED_KEYS` that were removed from the document.
     """
-    for name, why in _IGNORED.items():
+    for name, reason in _IGNORED.items():
         if name in ignored and name in document:
-            yield f"{name} has no effect: {why}"
+            yield f"{name} has no effect: {reason}"
     if _contains(document, "residual_weight"):
         yield "residual_weight has no effect: mergekit reads it and does nothing with it"
     if _contains(document, "override_architecture"):
@@ -65,16 +65,16 @@ def notes_on(
     for path, parameters in recipe.parameter_scopes():
         for name, setting in parameters.items():
             if _has_nan(setting):
-                where = descend(path, (name,))
-                yield f"{where} is NaN: every tensor that it applies to becomes NaN"
+                setting_path = descend(path, (name,))
+                yield f"{setting_path} is NaN: every tensor that it applies to becomes NaN"
 
 
 def _quoted(value: object, path: str, *, read: bool = False) -> Iterator[tuple[str, str]]:
     """Yield (YAML path, text) for each text that YAML would read as a number without its quotes.
 
     Args:
-        value: the YAML value.
-        path: the value's YAML path.
+        value: the YAML value, whose entries are searched at any depth.
+        path: the YAML path of `value`; empty for a whole document.
         read: whether the recipe expects a number at this path.
     """
     if isinstance(value, str):

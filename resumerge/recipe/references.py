@@ -107,14 +107,14 @@ def _from_text(text: str) -> ModelRef:
             found=text,
             fix=_name_on_the_hub(text.removeprefix(HUB)),
         )
-    masked = without_secrets(text)
+    masked_text = without_secrets(text)
     is_in_bucket = any(f"{scheme}://" in text.lower() for scheme in EXAMPLES)
     # Secrets are checked before the reference is split at "+", which a password may contain.
-    if masked != text and is_in_bucket:
+    if masked_text != text and is_in_bucket:
         raise InvalidValue(
             "This is not the address of a place in a bucket",
             expected=EXAMPLES.get(scheme_of(text).lower(), EXAMPLES["s3"]),
-            found=masked,
+            found=masked_text,
             fix=SECRETS_FIX[0].upper() + SECRETS_FIX[1:],
         )
     if "+" in text:
@@ -122,13 +122,13 @@ def _from_text(text: str) -> ModelRef:
     if _ADDRESS.match(text):
         return _in_bucket(text)
     name, _, revision = text.partition("@")
-    no_revision = "@" in text and not revision
-    if is_local(name) and not no_revision:
+    lacks_revision = "@" in text and not revision
+    if is_local(name) and not lacks_revision:
         return ModelRef(text, name if _exists(name) else text)
-    in_repo = _REPO_FILE.fullmatch(name)
-    repo, file = in_repo.groups() if in_repo else (name, "")
+    repo_match = _REPO_FILE.fullmatch(name)
+    repo, file = repo_match.groups() if repo_match else (name, "")
     is_inside_repo = not {".", ".."} & set(file.split("/"))
-    if not _REPO_ID.fullmatch(repo) or no_revision or not is_inside_repo:
+    if not _REPO_ID.fullmatch(repo) or lacks_revision or not is_inside_repo:
         raise InvalidValue(
             f"'{text}' is neither a folder nor the name of a model on the Hub",
             expected="a folder or a weight file that exists, or org/name with letters, digits, "
@@ -147,10 +147,11 @@ def _name_on_the_hub(path: str) -> str:
     Args:
         path: the page's address without `HUB`.
     """
-    owner, _, rest = re.split("[?#]", path)[0].strip("/").partition("/")
-    name, _, page = rest.partition("/")
-    _, _, place = page.partition("/")  # `page` is `tree`, `blob` or `resolve`, and the revision
-    revision, _, file = place.partition("/")
+    owner, _, repo_path = re.split("[?#]", path)[0].strip("/").partition("/")
+    name, _, page = repo_path.partition("/")
+    # `page` is `tree`, `blob` or `resolve`, and the revision.
+    _, _, revision_and_file = page.partition("/")
+    revision, _, file = revision_and_file.partition("/")
     revision_suffix = f"@{revision}" if revision not in ("", "main") else ""
     repo = f"{owner}/{name}" if name else owner
     file_advice = f"; '{repo}/{file}{revision_suffix}' is this weight file alone"
@@ -161,14 +162,14 @@ def _name_on_the_hub(path: str) -> str:
 def _in_bucket(text: str) -> ModelRef:
     """Return the reference to a folder or a weight file in a bucket, from its address."""
     if not is_bucket(text):
-        scheme, _, rest = text.partition("://")
-        lowercase = scheme.lower()
-        if lowercase in EXAMPLES:
+        scheme, _, bucket_path = text.partition("://")
+        lower_scheme = scheme.lower()
+        if lower_scheme in EXAMPLES:
             raise InvalidValue(
                 "An address begins with small letters",
-                expected=EXAMPLES[lowercase],
+                expected=EXAMPLES[lower_scheme],
                 found=text,
-                fix=f"{lowercase}://{rest}",
+                fix=f"{lower_scheme}://{bucket_path}",
             )
         raise InvalidValue(
             "Models are not read from such addresses",
@@ -188,9 +189,9 @@ def _in_bucket(text: str) -> ModelRef:
             fix=problem.fix[0].upper() + problem.fix[1:],
         ) from None
     address = text.removesuffix("/")
-    in_folder = _WEIGHTS.fullmatch(address)
-    if in_folder and not in_folder[1].endswith(":/"):
-        return ModelRef(text, in_folder[1], file=in_folder[2])
+    file_match = _WEIGHTS.fullmatch(address)
+    if file_match and not file_match[1].endswith(":/"):
+        return ModelRef(text, file_match[1], file=file_match[2])
     return ModelRef(text, address)
 
 
@@ -201,8 +202,8 @@ def _with_adapter(text: str) -> ModelRef:
     it is split at the first ``+``. Spaces around that ``+`` are ignored.
     """
     parts = text.split("+")
-    cuts = [k for k in range(1, len(parts)) if _exists("+".join(parts[:k]).strip())] or [1]
-    base, lora = "+".join(parts[: cuts[0]]).strip(), "+".join(parts[cuts[0] :]).strip()
+    cut_points = [k for k in range(1, len(parts)) if _exists("+".join(parts[:k]).strip())] or [1]
+    base, lora = "+".join(parts[: cut_points[0]]).strip(), "+".join(parts[cut_points[0] :]).strip()
     if not base or not lora:
         raise InvalidValue(
             f"There is no {'adapter after' if base else 'model before'} the plus",

@@ -33,14 +33,14 @@ def resolve(
     gradient in the recipe's scope starts again in every slice.
 
     Args:
-        recipe: the recipe.
-        name: the parameter's name.
+        recipe: the recipe, whose own parameters are the outermost scope.
+        name: the parameter's name, as the method declares it.
         names: the tensor's names; a filter must match one of them. For a parameter of each model,
             they are the tensor's names in that model. For a parameter of the whole merge, they are
             the names in the output, where the layers of slices have new numbers (same as mergekit
             0.1.5, observed).
         t: the tensor's position in its slice, from 0 to 1.
-        slice_: the slice that the tensor belongs to.
+        slice_: the slice that the tensor belongs to, also if it is outside the layers.
         input_: the model, for a parameter that each model has; None for a parameter of the whole
             merge, which mergekit does not look up in a model's parameters.
         module: the module that the slice belongs to, if the recipe has modules.
@@ -81,17 +81,17 @@ def interpolate(gradient: Sequence[float], t: float) -> float:
         ValueError: t is outside [0, 1], or the gradient is empty.
     """
     index, fraction = _position(gradient, t)
-    after = min(index + 1, len(gradient) - 1)
-    return (1 - fraction) * gradient[index] + fraction * gradient[after]
+    next_index = min(index + 1, len(gradient) - 1)
+    return (1 - fraction) * gradient[index] + fraction * gradient[next_index]
 
 
 def _position(gradient: Sequence[Scalar], t: float) -> tuple[int, float]:
     """Return the index of the entry at or before t, and the fraction of the way to the next."""
     if not 0 <= t <= 1 or not gradient:
         raise ValueError(f"no value at t = {t} of a gradient with {len(gradient)} entries")
-    scaled = t * (len(gradient) - 1)
-    index = int(scaled)
-    return index, scaled - index
+    scaled_position = t * (len(gradient) - 1)
+    index = int(scaled_position)
+    return index, scaled_position - index
 
 
 def _value_at(setting: Setting, names: Sequence[str], t: float, stepwise: bool) -> Scalar | None:

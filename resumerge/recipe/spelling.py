@@ -14,8 +14,8 @@ SHORTEST = 3
 def closest(name: str, known: Iterable[str]) -> str | None:
     """Return the known name most similar to `name`, regardless of case; None if none is close."""
     names = {word.lower(): word for word in known}
-    near = difflib.get_close_matches(name.lower(), list(names), n=1)
-    return names[near[0]] if near else None
+    near_names = difflib.get_close_matches(name.lower(), list(names), n=1)
+    return names[near_names[0]] if near_names else None
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -31,17 +31,17 @@ def misspelled(name: str, known: Iterable[str]) -> str | None:
     name; one edit is always allowed. Case, dashes, spaces, quotation marks, invisible characters,
     and the text after a colon are ignored.
     """
-    written = _plain(name)
+    plain_name = _plain(name)
     most_edits = {word: max(1, len(word) // 4) for word in known}
     candidates = [
         word
         for word in most_edits
-        if min(len(word), len(written)) >= SHORTEST
-        and abs(len(word) - len(written)) <= most_edits[word]  # a letter more or less is an edit
+        if min(len(word), len(plain_name)) >= SHORTEST
+        and abs(len(word) - len(plain_name)) <= most_edits[word]  # a letter more or less is an edit
     ]
-    distances = {word: edits(written, _plain(word)) for word in candidates}
-    near = [word for word, n in distances.items() if n <= most_edits[word]]
-    return min(near, key=distances.__getitem__, default=None)
+    distances = {word: edits(plain_name, _plain(word)) for word in candidates}
+    near_words = [word for word, n in distances.items() if n <= most_edits[word]]
+    return min(near_words, key=distances.__getitem__, default=None)
 
 
 def abbreviated(name: str, known: Iterable[str]) -> str | None:
@@ -64,11 +64,13 @@ def edits(a: str, b: str) -> int:
     rows = [list(range(len(b) + 1))]
     for i, letter in enumerate(a, 1):
         row = [i]
-        for j, other in enumerate(b, 1):
-            best = min(rows[-1][j] + 1, row[-1] + 1, rows[-1][j - 1] + (letter != other))
-            if i > 1 and j > 1 and letter == b[j - 2] and a[i - 2] == other:
-                best = min(best, rows[-2][j - 2] + 1)
-            row.append(best)
+        for j, other_letter in enumerate(b, 1):
+            fewest_edits = min(
+                rows[-1][j] + 1, row[-1] + 1, rows[-1][j - 1] + (letter != other_letter)
+            )
+            if i > 1 and j > 1 and letter == b[j - 2] and a[i - 2] == other_letter:
+                fewest_edits = min(fewest_edits, rows[-2][j - 2] + 1)
+            row.append(fewest_edits)
         rows.append(row)
     return rows[-1][-1]
 
@@ -79,14 +81,14 @@ def correction(name: str, meant: str) -> str:
     Such a key runs into its value, or contains characters that look like others or are invisible.
 
     Args:
-        name: the key as written.
+        name: the key as the recipe has it, with any character around or after it.
         meant: the known key that `misspelled` returned for `name`.
     """
     if ":" in name:
         return f"Write '{meant}: …', with a space after the colon"
-    strange = [letter for letter in name if not letter.isascii()]
-    if strange:
-        codes = ", ".join(dict.fromkeys(f"U+{ord(letter):04X}" for letter in strange))
+    strange_letters = [letter for letter in name if not letter.isascii()]
+    if strange_letters:
+        codes = ", ".join(dict.fromkeys(f"U+{ord(letter):04X}" for letter in strange_letters))
         return f"Did you mean '{meant}'? The key has {codes}, as formatted text has: type it again"
     return ""
 

@@ -53,24 +53,28 @@ def with_stages(documents: Sequence[Recipe]) -> Recipe:
     Args:
         documents: documents without problems. The result is the document that no other one names.
     """
-    ordered = _ordered(documents)
-    result = next(d for d in documents if not _users(documents, d))
-    notes = tuple(note for d in ordered for note in d.notes)
-    return replace(result, stages=tuple(d for d in ordered if d is not result), notes=notes)
+    ordered_documents = _ordered(documents)
+    result = next(document for document in documents if not _users(documents, document))
+    notes = tuple(note for document in ordered_documents for note in document.notes)
+    return replace(
+        result,
+        stages=tuple(document for document in ordered_documents if document is not result),
+        notes=notes,
+    )
 
 
 def stages_alone(recipe: Recipe, names: Set[str]) -> Recipe:
     """Return the recipe that makes only some stages; the last of them becomes its result.
 
     Args:
-        recipe: a recipe with stages.
+        recipe: a recipe with stages. Its own result is dropped.
         names: the names of stages, at least one. The stages that they need are added.
     """
-    needed = set(names)
+    needed_names = set(names)
     for stage in reversed(recipe.stages):
-        needed |= _model_names(stage) if stage.name in needed else set()
-    *others, last = (stage for stage in recipe.stages if stage.name in needed)
-    return replace(last, stages=tuple(others))
+        needed_names |= _model_names(stage) if stage.name in needed_names else set()
+    *other_stages, last_stage = (stage for stage in recipe.stages if stage.name in needed_names)
+    return replace(last_stage, stages=tuple(other_stages))
 
 
 def with_variants(variants: Mapping[str, Recipe], text: str) -> Recipe:
@@ -80,33 +84,33 @@ def with_variants(variants: Mapping[str, Recipe], text: str) -> Recipe:
         variants: the recipes of the outputs, by the outputs' names.
         text: the YAML text of the whole sweep.
     """
-    first = next(iter(variants.values()))
+    first_variant = next(iter(variants.values()))
     notes = dict.fromkeys(note for variant in variants.values() for note in variant.notes)
-    return replace(first, text=text, variants=variants, notes=tuple(notes))
+    return replace(first_variant, text=text, variants=variants, notes=tuple(notes))
 
 
 def _unnamed(documents: Sequence[Recipe]) -> Iterator[Problem]:
-    unnamed = [document for document in documents if not document.name]
-    for document in unnamed[1:]:
+    unnamed_documents = [document for document in documents if not document.name]
+    for document in unnamed_documents[1:]:
         yield document.problem(
             "Two documents have no name",
             "",
             expected="a name in every document but one, the result",
-            found=f"none here, and none in the document of line {unnamed[0].line('')}",
+            found=f"none here, and none in the document of line {unnamed_documents[0].line('')}",
             fix="Write 'name: first' into one of them, and name it as a model where it is used",
         )
 
 
 def _named_twice(documents: Sequence[Recipe]) -> Iterator[Problem]:
-    first: dict[str, Recipe] = {}
+    first_with_name: dict[str, Recipe] = {}
     for document in filter(lambda document: document.name, documents):
-        other = first.setdefault(document.name, document)
-        if other is not document:
+        earlier_document = first_with_name.setdefault(document.name, document)
+        if earlier_document is not document:
             yield document.problem(
                 f"The name {document.name!r} is that of two documents",
                 "name",
                 expected="each name once",
-                found=f"line {other.line('name')}, too",
+                found=f"line {earlier_document.line('name')}, too",
                 fix="Rename one of the two",
             )
 
@@ -116,15 +120,17 @@ def _misspelled(documents: Sequence[Recipe]) -> Iterator[Problem]:
     for document in documents:
         for ref in document.models:
             text = ref.parts[0].text
-            similar = misspelled(text, names) if "/" not in text and text not in names else None
-            if similar is not None:
+            similar_name = (
+                misspelled(text, names) if "/" not in text and text not in names else None
+            )
+            if similar_name is not None:
                 yield document.problem(
                     f"No document has the name {text!r}",
                     document.path_of(ref),
                     expected=f"the name of a document ({', '.join(names)}), or a model",
                     found=text,
-                    fix=f"Write '{similar}'; or './{text}' for a folder, and org/name for a model "
-                    "on the Hub",
+                    fix=f"Write '{similar_name}'; or './{text}' for a folder, and org/name for a "
+                    "model on the Hub",
                 )
 
 
@@ -132,8 +138,8 @@ def _in_circles(documents: Sequence[Recipe]) -> list[Problem]:
     """Return the problem of the first document that needs its own result, or an empty list."""
     outside_circles = {document.name for document in _ordered(documents)}
     in_circles = {document.name for document in documents if document.name not in outside_circles}
-    while in_circles != (needed_by_them := in_circles & _named_in(documents, in_circles)):
-        in_circles = needed_by_them  # drops documents that no remaining document needs
+    while in_circles != (needed_names := in_circles & _named_in(documents, in_circles)):
+        in_circles = needed_names  # drops documents that no remaining document needs
     return [
         document.problem(
             f"The stage {document.name!r} is made from itself",
@@ -159,8 +165,10 @@ def _unused(documents: Sequence[Recipe]) -> list[Problem]:
 
     The result is the unused document without a name; else it is the last unused document.
     """
-    unused = [document for document in documents if not _users(documents, document)]
-    result = next((document for document in unused if not document.name), unused[-1])
+    unused_documents = [document for document in documents if not _users(documents, document)]
+    result = next(
+        (document for document in unused_documents if not document.name), unused_documents[-1]
+    )
     return [
         document.problem(
             f"No document uses the stage {document.name!r}",
@@ -169,7 +177,7 @@ def _unused(documents: Sequence[Recipe]) -> list[Problem]:
             found="it in none",
             fix="Name it where it is needed, or delete this document",
         )
-        for document in unused
+        for document in unused_documents
         if document is not result
     ]
 
@@ -179,11 +187,19 @@ def _ordered(documents: Sequence[Recipe]) -> list[Recipe]:
 
     Documents in a circle, and documents that need them, are left out.
     """
-    ordered: list[Recipe] = []
-    waiting = {id(d): (d, {id(used) for used in _used(d, documents)}) for d in documents}
-    while ready := [key for key, (_, used) in waiting.items() if not used & waiting.keys()]:
-        ordered += [waiting.pop(key)[0] for key in ready]
-    return ordered
+    ordered_documents: list[Recipe] = []
+    waiting = {
+        id(document): (
+            document,
+            {id(used_document) for used_document in _used(document, documents)},
+        )
+        for document in documents
+    }
+    while ready_keys := [
+        key for key, (_, used_ids) in waiting.items() if not used_ids & waiting.keys()
+    ]:
+        ordered_documents += [waiting.pop(key)[0] for key in ready_keys]
+    return ordered_documents
 
 
 def _users(documents: Sequence[Recipe], stage: Recipe) -> list[Recipe]:

@@ -69,11 +69,11 @@ def variants_of(document: Document, file: str) -> tuple[dict[str, Document], lis
         the documents, without the key ``sweep``, and the problems of the sweep. If there are
         problems, there are no documents.
     """
-    merge = {key: value for key, value in document.data.items() if key != SWEEP}
+    merge_keys = {key: value for key, value in document.data.items() if key != SWEEP}
     try:
-        variants = _read(document.data[SWEEP], merge)
+        variants = _read(document.data[SWEEP], merge_keys)
         return {
-            name: _with_values(document, merge, values) for name, values in variants.items()
+            name: _with_values(document, merge_keys, values) for name, values in variants.items()
         }, []
     except InvalidValue as error:
         return {}, [document.problem(error, file)]
@@ -81,8 +81,8 @@ def variants_of(document: Document, file: str) -> tuple[dict[str, Document], lis
 
 def without_sweep(document: Document) -> Document:
     """Return a document without its sweep."""
-    merge = {key: value for key, value in document.data.items() if key != SWEEP}
-    return replace(document, data=merge)
+    merge_keys = {key: value for key, value in document.data.items() if key != SWEEP}
+    return replace(document, data=merge_keys)
 
 
 def _read(sweep: Any, recipe_data: Mapping[Any, Any]) -> dict[str, list[_Value]]:
@@ -134,10 +134,10 @@ def _grid(sweep: Mapping[Any, Any], recipe_data: Mapping[Any, Any]) -> dict[str,
                 fix=f"Write '{key}: [first, second]'; a gradient is a list in this list",
                 at=(SWEEP, key),
             )
-        at = child(SWEEP, key)
-        axes.append([_Value(place, value, child(at, n)) for n, value in enumerate(values)])
-    if (count := math.prod(map(len, axes))) > MOST:
-        raise _too_many(count, " x ".join(str(len(axis)) for axis in axes))
+        axis_path = child(SWEEP, key)
+        axes.append([_Value(place, value, child(axis_path, n)) for n, value in enumerate(values)])
+    if (variant_count := math.prod(map(len, axes))) > MOST:
+        raise _too_many(variant_count, " x ".join(str(len(axis)) for axis in axes))
     labels = _labels([axis[0].place for axis in axes])
     variants: dict[str, list[_Value]] = {}
     for values in product(*axes):
@@ -157,14 +157,14 @@ def _grid(sweep: Mapping[Any, Any], recipe_data: Mapping[Any, Any]) -> dict[str,
 
 def _explicit(variants: Any, recipe_data: Mapping[Any, Any]) -> dict[str, list[_Value]]:
     """Return the variants that are written one by one."""
-    at = (SWEEP, VARIANTS)
+    location = (SWEEP, VARIANTS)
     if not isinstance(variants, dict) or not variants:
         raise InvalidValue(
             "The variants of the sweep are no mapping of names",
             expected="names of outputs, each with the values that it has",
             found=describe(variants),
             fix="Write 'variants: {mild: {t: 0.3}, strong: {t: 0.7}}'",
-            at=at,
+            at=location,
         )
     if len(variants) > MOST:
         raise _too_many(len(variants), str(len(variants)))
@@ -177,20 +177,20 @@ def _explicit(variants: Any, recipe_data: Mapping[Any, Any]) -> dict[str, list[_
                 f"at most 100; not '{STAGES}'",
                 found=describe(name),
                 fix="Give it another name; put a number in quotes",
-                at=(*at, str(name)),
+                at=(*location, str(name)),
             )
-        _check_new(name, values_by_name, (*at, name))
+        _check_new(name, values_by_name, (*location, name))
         if not isinstance(values, dict):
             raise InvalidValue(
                 f"The variant {name!r} is no mapping of places to values",
                 expected="{t: 0.3}; or {} for the recipe as it is",
                 found=describe(values),
                 fix=f"Write '{name}: {{t: 0.3}}'",
-                at=(*at, name),
+                at=(*location, name),
             )
-        path = descend("", (*at, name))
+        path_of_variant = descend("", (*location, name))
         values_by_name[name] = [
-            _Value(_place(key, recipe_data, (*at, name)), value, child(path, key))
+            _Value(_place(key, recipe_data, (*location, name)), value, child(path_of_variant, key))
             for key, value in values.items()
         ]
     return values_by_name
@@ -225,14 +225,14 @@ def _place(key: Any, recipe_data: Mapping[Any, Any], within: Location) -> _Place
     Raises:
         InvalidValue: the recipe has no such place, or the place holds more than a single value.
     """
-    at = (*within, str(key))
+    location = (*within, str(key))
     if not isinstance(key, str) or not _PATH.fullmatch(key):
         raise InvalidValue(
             f"{describe(key)} is no place of a recipe",
             expected="the name of a parameter, or a path like models[0].parameters.weight",
             found=describe(key),
             fix=_FIX_OF_PLACE,
-            at=at,
+            at=location,
         )
     steps: Location = tuple(int(index) if index else name for name, index in _STEPS.findall(key))
     if len(steps) == 1 and key not in _KEYS:
@@ -244,18 +244,18 @@ def _place(key: Any, recipe_data: Mapping[Any, Any], within: Location) -> _Place
         elif _has(section, step):
             section = section[step]
         else:
-            raise _nowhere(key, descend("", steps[:number]), step, section, at)
-    *_, last = steps
-    if not isinstance(section, dict) or isinstance(last, int):
-        raise _no_value(key, section, at)
+            raise _nowhere(key, descend("", steps[:number]), step, section, location)
+    *_, last_step = steps
+    if not isinstance(section, dict) or isinstance(last_step, int):
+        raise _no_value(key, section, location)
     if PARAMETERS in steps[-2:-1] or (len(steps) == 1 and key not in recipe_data):
         return _Place(key, steps)
-    if last not in section:
-        raise _nowhere(key, descend("", steps[:-1]), last, section, at)
-    if isinstance(value := section[last], dict) or (
+    if last_step not in section:
+        raise _nowhere(key, descend("", steps[:-1]), last_step, section, location)
+    if isinstance(value := section[last_step], dict) or (
         isinstance(value, list) and any(isinstance(item, dict | list) for item in value)
     ):
-        raise _no_value(key, value, at)
+        raise _no_value(key, value, location)
     return _Place(key, steps)
 
 
@@ -266,17 +266,17 @@ def _has(around: Any, step: str | int) -> bool:
 
 
 def _nowhere(key: str, path: str, step: str | int, around: Any, at: Location) -> InvalidValue:
-    where = path or "the recipe"
+    place_text = path or "the recipe"
     if isinstance(around, dict):
         keys = [str(name) for name in around]
-        similar = closest(str(step), keys)
-        fix = f"Did you mean '{similar}'?" if similar else _FIX_OF_PLACE
+        similar_key = closest(str(step), keys)
+        fix = f"Did you mean '{similar_key}'?" if similar_key else _FIX_OF_PLACE
         if isinstance(around, dict) and "model" in around:
             fix = f"Write '{path}.{PARAMETERS}.{step}' for a parameter of this model"
-        expected = f"a key of {where}: {', '.join(keys)}"
+        expected = f"a key of {place_text}: {', '.join(keys)}"
     else:
         count = len(around) if isinstance(around, list) else 0
-        expected = f"one of the {count} entries of {where}, counted from [0]"
+        expected = f"one of the {count} entries of {place_text}, counted from [0]"
         fix = _FIX_OF_PLACE
     return InvalidValue(
         f"The sweep names a place that the recipe does not have: {key}",
@@ -342,7 +342,9 @@ def _with_values(document: Document, rest: Mapping[Any, Any], values: list[_Valu
             container = container[step]
         container[value.place.at[-1]] = value.value
         path = descend("", value.place.at)
-        for inner in [inner for inner in lines if inner.startswith((f"{path}[", f"{path}."))]:
-            del lines[inner]
+        for inner_path in [
+            inner_path for inner_path in lines if inner_path.startswith((f"{path}[", f"{path}."))
+        ]:
+            del lines[inner_path]
         lines[path] = nearest_line(document.lines, value.written) or 1
     return Document(data, lines, document.problems)

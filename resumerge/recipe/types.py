@@ -124,7 +124,7 @@ class Input:
     """A model of a slice (or of ``models``), with its own parameters.
 
     Args:
-        model: the reference to the model.
+        model: the reference to the model, with its adapter if it has one.
         layer_range: (start, stop), stop exclusive; None for all layers.
         parameters: the parameters of this entry, by name.
         path: the YAML path of this entry, for problems; ``base_model`` for a base model that the
@@ -142,7 +142,7 @@ class Slice:
     """Consecutive layers of the output, each computed from one layer of every input.
 
     Args:
-        inputs: the models of the slice.
+        inputs: the models of the slice, in the order of the recipe; an added base model comes last.
         base_model: the base model of this slice; None for the recipe's.
         parameters: the parameters of this slice, by name.
         path: the YAML path of this entry; for a ``models`` list, the path of its module.
@@ -200,12 +200,12 @@ class Expert:
     """An expert of a mixture: the MLPs of a dense model.
 
     Args:
-        model: the reference to the dense model.
+        model: the reference to the dense model that the MLPs are taken from.
         positive_prompts: the prompts for which the gate favours this expert.
         negative_prompts: the prompts for which the gate disfavours this expert.
         noise_scale: the standard deviation of noise that is added to the matrices.
         residual_scale: the factor on the matrices that compute the expert's output.
-        path: the YAML path of this entry.
+        path: the YAML path of this entry, like ``experts[0]``, for problems.
     """
 
     model: ModelRef
@@ -223,11 +223,11 @@ class Mixture:
     Args:
         experts: the experts that a router chooses from.
         shared_experts: the experts whose output is always added.
-        gate_mode: one of `GATE_MODES`.
+        gate_mode: the way in which gates are made: one of `GATE_MODES`.
         experts_per_token: the number of experts that each token uses, not counting shared experts.
         architecture: the beginning of the output architecture's name; None for the first
             architecture that fits the models.
-        expert_layout: one of `LAYOUTS`.
+        expert_layout: the form of the experts in the output's files: one of `LAYOUTS`.
     """
 
     experts: tuple[Expert, ...]
@@ -250,7 +250,7 @@ class Extraction:
     The options have the same meaning as in mergekit-extract-lora 0.1.5 (observed).
 
     Args:
-        model: the reference to the model.
+        model: the reference to the model whose difference from the base is extracted.
         max_rank: the largest rank of a module.
         sv_epsilon: the largest singular value of a direction that is left out.
         energy: the share of each change's energy that is kept, if the largest rank allows it; None

@@ -88,7 +88,7 @@ def load_yaml(text: str, file: str) -> list[Document]:
     """Parse a YAML text with one or more documents, and leave out empty documents.
 
     Args:
-        text: the YAML text.
+        text: the whole text of a recipe file, already decoded.
         file: the name of the recipe file, for messages.
 
     Raises:
@@ -182,9 +182,9 @@ class _Reader:
                 key = self.scalar(key_node)
                 if key in result:  # a merge key never overrides an entry of the mapping itself
                     continue
-                at = child(path, key if isinstance(key, str) else repr(key))
-                self.lines[at] = _line(key_node)
-                result[key] = self.value(value_node, at, depth + 1)
+                entry_path = child(path, key if isinstance(key, str) else repr(key))
+                self.lines[entry_path] = _line(key_node)
+                result[key] = self.value(value_node, entry_path, depth + 1)
             return result
         if isinstance(node, yaml.SequenceNode) and node.tag == _SEQ:
             items = []
@@ -198,20 +198,20 @@ class _Reader:
         self, mapping: yaml.MappingNode, path: str, depth: int
     ) -> Iterator[tuple[yaml.Node, yaml.Node]]:
         """Yield the entries of a mapping itself, then the entries that its merge keys add."""
-        first: dict[Any, int] = {}
-        merged: list[yaml.Node] = []
+        first_lines: dict[Any, int] = {}
+        merged_nodes: list[yaml.Node] = []
         for key_node, value_node in mapping.value:
             self.count(key_node, depth)
             if key_node.tag == _MERGE:
-                merged.append(value_node)
+                merged_nodes.append(value_node)
                 continue
             key = self.scalar(key_node)
-            if key in first:
-                self.add_duplicate(key, path, first[key], _line(key_node))
+            if key in first_lines:
+                self.add_duplicate(key, path, first_lines[key], _line(key_node))
                 continue
-            first[key] = _line(key_node)
+            first_lines[key] = _line(key_node)
             yield key_node, value_node
-        for node in merged:
+        for node in merged_nodes:
             for source in node.value if isinstance(node, yaml.SequenceNode) else [node]:
                 if not isinstance(source, yaml.MappingNode):
                     raise _marked("'<<' takes a mapping, or a list of mappings", source)
@@ -264,8 +264,8 @@ def _not_yaml(error: yaml.YAMLError, text: str, file: str) -> InputError:
     description = "text that cannot be parsed"
     if isinstance(error, yaml.MarkedYAMLError):
         # If the text ended too early, the mistake is where the open quote or bracket began.
-        ended = "end of stream" in (error.problem or "")
-        marks = [error.problem_mark, error.context_mark][:: -1 if ended else 1]
+        is_cut_off = "end of stream" in (error.problem or "")
+        marks = [error.problem_mark, error.context_mark][:: -1 if is_cut_off else 1]
         mark = marks[0] or marks[1]
         line = mark.line + 1 if mark else None
         description = (
@@ -306,16 +306,16 @@ def _copied_from_a_page(lines: Sequence[str]) -> str:
     """
     if any(line.strip().startswith("```") for line in lines):
         return "Delete the lines with ```: they are around a recipe in Markdown, not in it"
-    letters = {
+    letter_names = {
         f"U+{ord(letter):04X} ({unicodedata.name(letter, 'no name').lower()})": None
         for line in lines
         for letter in line
         if not letter.isascii() and unicodedata.category(letter) in _LOOK_ALIKE
     }
-    if not letters:
+    if not letter_names:
         return ""
     return (
-        f"Type this line and the one above again: they have {', '.join(letters)}, "
+        f"Type this line and the one above again: they have {', '.join(letter_names)}, "
         "which is a letter to YAML"
     )
 

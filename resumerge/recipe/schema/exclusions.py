@@ -40,8 +40,8 @@ def _check_mixture(top: Mapping[Any, Any]) -> Iterator[InvalidValue]:
             fix=f"Write 'experts_per_token: {len(experts)}', or add experts",
             at=("experts_per_token",) if "experts_per_token" in top else ("experts",),
         )
-    mode = top.get("gate_mode", GATE_MODES[0])
-    if mode in OF_PROMPTS:
+    gate_mode = top.get("gate_mode", GATE_MODES[0])
+    if gate_mode in OF_PROMPTS:
         yield from _check_prompts(experts)
 
 
@@ -87,23 +87,26 @@ def _check_choice(
     owner = "module" if at else "recipe"
     expected = "models, to merge whole models; slices, to choose layers"
     expected += "" if at else "; modules, to merge the modules of a model in different ways"
-    present = [key for key in choices if section.get(key) not in (None, [], {})]
-    if len(present) > 1:
+    present_keys = [key for key in choices if section.get(key) not in (None, [], {})]
+    if len(present_keys) > 1:
         yield InvalidValue(
-            f"A {owner} has either {' or '.join(present)}, not both",
+            f"A {owner} has either {' or '.join(present_keys)}, not both",
             expected=expected,
-            found=" and ".join(present),
-            fix=f"Delete all but one of them, for example '{present[1]}:' and what is below it",
-            at=(*at, present[1]),
+            found=" and ".join(present_keys),
+            fix=f"Delete all but one of them, for example '{present_keys[1]}:' and what is "
+            "below it",
+            at=(*at, present_keys[1]),
         )
-    elif not present:
-        empty = next((key for key in choices if key in section), None)
+    elif not present_keys:
+        empty_key = next((key for key in choices if key in section), None)
         yield InvalidValue(
-            f"The list of {empty} is empty" if empty else f"The {owner} names no models",
+            f"The list of {empty_key} is empty" if empty_key else f"The {owner} names no models",
             expected=expected,
-            found=f"{empty} without entries" if empty else f"neither {' nor '.join(choices)}",
+            found=f"{empty_key} without entries"
+            if empty_key
+            else f"neither {' nor '.join(choices)}",
             fix="Write 'models:' and below it '- model: org/name' for each model",
-            at=(*at, empty) if empty else at,
+            at=(*at, empty_key) if empty_key else at,
         )
 
 

@@ -88,12 +88,12 @@ def _one_of(name: str, choices: tuple[str, ...]) -> Callable[[object], str]:
     def read(value: object) -> str:
         if value in choices:
             return str(value)
-        meant = closest(value, choices) if isinstance(value, str) else None
+        similar_choice = closest(value, choices) if isinstance(value, str) else None
         raise InvalidValue(
             f"The value of '{name}' is invalid",
             expected=", ".join(choices),
             found=describe(value),
-            fix=f"Write '{name}: {meant or choices[0]}'",
+            fix=f"Write '{name}: {similar_choice or choices[0]}'",
         )
 
     return read

@@ -54,12 +54,14 @@ def read_dtype(value: object) -> str | None:
             "here: 'dtype' is what models are rounded to before they are merged",
         )
     candidates = [dtype for dtype in DTYPES if not bits or re.findall("[0-9]+", dtype) == bits]
-    similar = _OTHER_NAMES.get(name.lower()) or closest(name, candidates)
+    similar_name = _OTHER_NAMES.get(name.lower()) or closest(name, candidates)
     raise InvalidValue(
         "Unknown dtype",
         expected=", ".join(DTYPES),
         found=describe(value),
-        fix=f"Write '{similar}'" if similar else "Write one of these names, or delete the line",
+        fix=f"Write '{similar_name}'"
+        if similar_name
+        else "Write one of these names, or delete the line",
     )
 
 
@@ -78,6 +80,6 @@ def read_out_dtype(value: object) -> str | None:
     except InvalidValue as error:
         error.expected += f", {', '.join(QUANTISED)}"
         error.expected += f"; for an output in GGUF also {', '.join(OF_GGUF)}"
-        similar = closest(value, QUANTISED) if isinstance(value, str) else None
-        error.fix = f"Write '{similar}'" if similar else error.fix
+        similar_name = closest(value, QUANTISED) if isinstance(value, str) else None
+        error.fix = f"Write '{similar_name}'" if similar_name else error.fix
         raise

@@ -50,9 +50,9 @@ def required_key(reader: Reader, *, expected: str, fix: str) -> dict[str, Any]:
     """Return the metadata of a field that is a required key of a section.
 
     Args:
-        reader: reads the key's value.
+        reader: the reader of the key's value. It is not called if the key is missing.
         expected: the meaning of the key, for the message that the key is missing.
-        fix: advice for that message.
+        fix: advice for that message: the line to add.
     """
     return {"reader": reader, "expected": expected, "fix": fix}
 
@@ -67,7 +67,7 @@ def read_section(
     unknown key is ignored.
 
     Args:
-        section: the type of the section.
+        section: the dataclass to return, whose fields are the known keys.
         value: the YAML value, which should be a mapping.
         at: the location of the value in the document.
         errors: receives the errors, and the locations of ignored keys.
@@ -81,27 +81,27 @@ def read_section(
             fix = f"Write '- model: {value}'"
         errors.append(_wrong_shape("a mapping", fix, value, at))
         return None
-    before = len(errors)
+    errors_before = len(errors)
     fields = {field.name: field for field in dataclasses.fields(section)}
-    unknown = [str(name) for name in value if name not in fields]
-    required = [name for name, field in fields.items() if "expected" in field.metadata]
-    absent = [name for name in required if name not in value]
+    unknown_names = [str(name) for name in value if name not in fields]
+    required_names = [name for name, field in fields.items() if "expected" in field.metadata]
+    absent_names = [name for name in required_names if name not in value]
     meant_fields = {
-        name: misspelled(name, fields) or closest(name, absent) or abbreviated(name, fields)
-        for name in unknown
+        name: misspelled(name, fields) or closest(name, absent_names) or abbreviated(name, fields)
+        for name in unknown_names
     }
     values = {}
     for name, field in fields.items():
         if name in value:
             values[name] = field.metadata["reader"](value[name], (*at, name), errors)
-        elif name in absent and name not in meant_fields.values():
+        elif name in absent_names and name not in meant_fields.values():
             errors.append(_missing_key(field, at))
-    for name, word in meant_fields.items():
-        if word is not None or name in _NO_COMMENTS:
-            errors.append(_unknown_key(name, word, section.where, fields, at))
+    for name, meant_name in meant_fields.items():
+        if meant_name is not None or name in _NO_COMMENTS:
+            errors.append(_unknown_key(name, meant_name, section.where, fields, at))
         else:
             errors.ignored.append((*at, name))
-    return section(**values) if len(errors) == before else None
+    return section(**values) if len(errors) == errors_before else None
 
 
 def value_of(read: Callable[[Any], Any]) -> Reader:
@@ -126,7 +126,7 @@ def list_of(entry: Reader, check: Callable[[list[Any]], Any] | None = None) -> R
     """Return a reader of a list.
 
     Args:
-        entry: reads one entry.
+        entry: the reader of one entry, which gets the location of that entry.
         check: checks the entries, if all of them are valid; may raise `InvalidValue`.
     """
 
@@ -134,9 +134,9 @@ def list_of(entry: Reader, check: Callable[[list[Any]], Any] | None = None) -> R
         if not isinstance(value, list):
             errors.append(_wrong_shape("a list", "Begin each entry with '- '", value, at))
             return []
-        before = len(errors)
+        errors_before = len(errors)
         entries = [entry(item, (*at, index), errors) for index, item in enumerate(value)]
-        if check is not None and len(errors) == before:
+        if check is not None and len(errors) == errors_before:
             value_of(check)(entries, at, errors)
         return entries
 
@@ -153,8 +153,8 @@ def mapping_of(entry: Reader) -> Reader:
             return {}
         entries = {}
         for name, item in value.items():
-            if item is None and (broken := _broken_entry(name)):
-                errors.append(_not_an_entry(name, *broken, at))
+            if item is None and (message_parts := _broken_entry(name)):
+                errors.append(_not_an_entry(name, *message_parts, at))
                 continue
             if not isinstance(name, str):
                 errors.append(_wrong_shape("text", "Put it in quotes", name, (*at, str(name))))

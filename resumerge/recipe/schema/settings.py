@@ -113,32 +113,32 @@ def _conditional(entry: Mapping[Any, Any], at: tuple[str | int, ...]) -> Conditi
             fix="Write a value; or search: resumerge search SPACE OUT --evaluate 'CMD {model}'",
             at=at,
         )
-    wrong = [str(key) for key in unread_keys(entry) if misspelled(str(key), FILTERED)]
-    if wrong or "value" not in entry:
+    wrong_keys = [str(key) for key in unread_keys(entry) if misspelled(str(key), FILTERED)]
+    if wrong_keys or "value" not in entry:
         raise InvalidValue(
             "A filtered value must have the keys filter and value",
             expected="{filter: part of a tensor's name, value: a number or a gradient}",
             found=describe(entry),
-            fix=f"Delete or correct '{wrong[0]}'" if "value" in entry else "Add 'value:'",
-            at=(*at, wrong[0]) if "value" in entry else at,
+            fix=f"Delete or correct '{wrong_keys[0]}'" if "value" in entry else "Add 'value:'",
+            at=(*at, wrong_keys[0]) if "value" in entry else at,
         )
-    name = entry.get("filter")
-    if name is not None and not isinstance(name, str):
+    filter_text = entry.get("filter")
+    if filter_text is not None and not isinstance(filter_text, str):
         raise InvalidValue(
             "A filter must be text: a part of a tensor's name",
             expected="text like mlp, self_attn or layers.3.",
-            found=describe(name),
-            fix=f"Put it in quotes: '{name}'",
+            found=describe(filter_text),
+            fix=f"Put it in quotes: '{filter_text}'",
             at=(*at, "filter"),
         )
     value = entry["value"]
-    nested = value if isinstance(value, list) else [value]
-    if any(isinstance(item, Mapping) for item in nested):
+    inner_values = value if isinstance(value, list) else [value]
+    if any(isinstance(item, Mapping) for item in inner_values):
         raise InvalidValue(
             "A filtered value cannot contain filters",
             expected="a number or a gradient",
-            found=describe(nested[0]),
+            found=describe(inner_values[0]),
             fix="Write one flat list; the first entry that matches a tensor applies",
             at=(*at, "value"),
         )
-    return Conditional(name, _plain(value, (*at, "value")))
+    return Conditional(filter_text, _plain(value, (*at, "value")))
