@@ -32,16 +32,16 @@ def origins(sources: Iterable[Source], outputs: Mapping[str, Tensor]) -> Iterato
         sources: the sources, in the order of their numbers (`Stored.source`).
         outputs: the expression of each tensor of the output, by name.
     """
-    files = LeafIndex(sources)
+    leaf_index = LeafIndex(sources)
     for name, tensor in outputs.items():
         stored_tensors: dict[tuple[str, str], None] = {}
-        generated = False
+        is_generated = False
         for node in tensor.nodes():
             if isinstance(node, Stored):
-                model, names = files.find(node)
+                model, names_in_model = leaf_index.find(node)
                 stored_tensors |= dict.fromkeys(
-                    (model.name, stored_name) for stored_name in names[:1]
+                    (model.name, stored_name) for stored_name in names_in_model[:1]
                 )
             elif not node.children() or isinstance(node, Computed):
-                generated = True
-        yield Origin(name, tuple(stored_tensors), generated)
+                is_generated = True
+        yield Origin(name, tuple(stored_tensors), is_generated)

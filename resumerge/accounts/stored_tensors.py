@@ -15,8 +15,9 @@ class StoredTensors:
     """The tensors in the files of one model, or of an adapter without its model.
 
     Args:
-        model: the model, or the adapter.
-        name: its name in the account.
+        model: the model without its adapter, or the adapter alone.
+        name: the name in the account: the reference's text, and ``(adapter)`` after it for an
+            adapter in the folder of a model.
     """
 
     def __init__(self, model: Source, name: str) -> None:
@@ -32,11 +33,11 @@ class StoredTensors:
             leaf: a tensor of the model, or a part of such a tensor under another name.
             file: the name of the leaf's file in this model.
         """
-        same_name = self.tensors.get(leaf.name)
+        tensor_of_name = self.tensors.get(leaf.name)
         if (
-            isinstance(same_name, Stored)
-            and same_name.offset == leaf.offset
-            and same_name.file == file
+            isinstance(tensor_of_name, Stored)
+            and tensor_of_name.offset == leaf.offset
+            and tensor_of_name.file == file
         ):
             return (leaf.name,)
         starts, names = self._places[file, leaf.numel == 0]

@@ -61,29 +61,29 @@ def account(
 
     Args:
         sources: the sources, in the order of their numbers (`Stored.source`).
-        outputs: the expressions of the output's tensors.
+        outputs: the expression of every unit, of all variants and kept stages.
         left_out: tensors that some part of the merge does not use. Other parts may use them.
     """
-    files = LeafIndex(sources)
-    uses = _Uses(files)
+    leaf_index = LeafIndex(sources)
+    uses = _Uses(leaf_index)
     for output in outputs:
         uses.add(output, Use.COPIED)
     uses_of_models = uses.complete()
     reasons: dict[tuple[str, str], UnusedReason] = {}
     for unused_tensor in left_out:
         for leaf in stored_in(unused_tensor.tensor):
-            model, names = files.find(leaf)
+            model, names = leaf_index.find(leaf)
             for name in names:
                 if name not in uses_of_models[model.name]:
                     reasons.setdefault((model.name, name), unused_tensor.reason)
     models = []
-    for model in files.models.values():
-        unused: dict[UnusedReason | None, list[str]] = {}
+    for model in leaf_index.models.values():
+        unused_names: dict[UnusedReason | None, list[str]] = {}
         for name in model.tensors:
             if name not in uses_of_models[model.name]:
-                unused.setdefault(reasons.get((model.name, name)), []).append(name)
-        used = sorted(Counter(uses_of_models[model.name].values()).items())
-        models.append(ModelAccount(model.name, dict(used), unused))
+                unused_names.setdefault(reasons.get((model.name, name)), []).append(name)
+        use_counts = sorted(Counter(uses_of_models[model.name].values()).items())
+        models.append(ModelAccount(model.name, dict(use_counts), unused_names))
     return Accounts(tuple(models))
 
 
@@ -103,7 +103,7 @@ class _Uses:
         """Add the leaves of an expression.
 
         Args:
-            tensor: the expression.
+            tensor: the root of an expression, or a node below it.
             use: the use of its elements by the tensors above it in the tree.
             part: (first byte, number of bytes) of the leaf that is used; None if all of it is.
         """
@@ -132,16 +132,16 @@ class _Uses:
         model, names = self.files.find(leaf)
         uses_of_names = self.found[model.name]
         for name in names:
-            count = part[1] if part else leaf.nbytes
+            used_bytes = part[1] if part else leaf.nbytes
             key = model.name, name
-            if count == model.tensors[name].nbytes:
+            if used_bytes == model.tensors[name].nbytes:
                 self.parts.pop(key, None)
             else:
                 use = max(use, Use.EXPERTS)
                 if (
                     name not in uses_of_names or key in self.parts
                 ):  # otherwise all of it is already used
-                    self.parts[key].add(part or (leaf.offset, count))
+                    self.parts[key].add(part or (leaf.offset, used_bytes))
             if use > uses_of_names.get(name, -1):
                 uses_of_names[name] = use
 
