@@ -54,7 +54,8 @@ class CanonicalNames:
 
     Args:
         names: the names of all tensors of the model on disk.
-        config: the model's config.json.
+        config: the model's config.json, whose model type and class names decide which renames
+            apply.
     """
 
     def __init__(self, names: Collection[str], config: Mapping[str, Any]) -> None:
@@ -64,16 +65,16 @@ class CanonicalNames:
             *_experts(names),
             *_prefix(names, config),
         )
-        self._renames = [(re.compile(pattern), to) for pattern, to in renames]
+        self._renames = [(re.compile(pattern), replacement) for pattern, replacement in renames]
         self._known: dict[str, str] = {}
 
     def of(self, name: str) -> str:
         """Return transformers' name of a tensor. The layer's number need not exist on disk."""
         if name not in self._known:
-            canonical = name
-            for pattern, to in self._renames:
-                canonical = pattern.sub(to, canonical)
-            self._known[name] = canonical
+            canonical_name = name
+            for pattern, replacement in self._renames:
+                canonical_name = pattern.sub(replacement, canonical_name)
+            self._known[name] = canonical_name
         return self._known[name]
 
 
@@ -117,9 +118,9 @@ def _experts(names: Collection[str]) -> Renames:
 
     Experts without a gate have only ``up_proj``.
     """
-    gate = re.compile(rf"{_EXPERT}({'|'.join(GATES)})\.weight$")
-    up = "gate_up_proj" if any(gate.search(name) for name in names) else "up_proj"
-    yield rf"{_EXPERT}({'|'.join((*GATES, *UPS))})\.weight$", f".experts.{up}"
+    gate_pattern = re.compile(rf"{_EXPERT}({'|'.join(GATES)})\.weight$")
+    up_name = "gate_up_proj" if any(gate_pattern.search(name) for name in names) else "up_proj"
+    yield rf"{_EXPERT}({'|'.join((*GATES, *UPS))})\.weight$", f".experts.{up_name}"
     yield rf"{_EXPERT}({'|'.join(DOWNS)})\.weight$", ".experts.down_proj"
 
 

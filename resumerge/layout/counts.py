@@ -33,11 +33,11 @@ _UNMARKED = frozenset({"text", "decoder"})
 def layer_counts(config: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, int]]:
     """Yield (dotted key, count) of every layer count in a (nested) config."""
     for key, value in config.items():
-        where = f"{path}.{key}" if path else key
+        dotted_key = f"{path}.{key}" if path else key
         if isinstance(value, Mapping):
-            yield from layer_counts(value, where)
+            yield from layer_counts(value, dotted_key)
         elif type(value) is int and value > 0 and _counts(key):
-            yield where, value
+            yield dotted_key, value
 
 
 def _counts(key: str) -> bool:
@@ -51,11 +51,11 @@ def listed_keys(stacks: Mapping[str, int], config: Mapping[str, Any]) -> dict[st
 
     Args:
         stacks: number of layers of each stack, the stack with the most tensors first.
-        config: config.json.
+        config: the model's config.json, with its nested sections.
     """
     keys: dict[str, list[str]] = {}
-    for key, count in _list_lengths(config):
-        stack = next((s for s, length in stacks.items() if length == count), None)
+    for key, entry_count in _list_lengths(config):
+        stack = next((s for s, length in stacks.items() if length == entry_count), None)
         if stack is not None:
             keys.setdefault(stack, []).append(key)
     return keys
@@ -63,11 +63,11 @@ def listed_keys(stacks: Mapping[str, int], config: Mapping[str, Any]) -> dict[st
 
 def _list_lengths(config: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, int]]:
     for key, value in config.items():
-        where = f"{path}.{key}" if path else key
+        dotted_key = f"{path}.{key}" if path else key
         if isinstance(value, Mapping):
-            yield from _list_lengths(value, where)
+            yield from _list_lengths(value, dotted_key)
         elif isinstance(value, list | str) and _LISTS.fullmatch(key):
-            yield where, len(value)
+            yield dotted_key, len(value)
 
 
 def words(name: str) -> frozenset[str]:
@@ -90,24 +90,26 @@ def counting_keys(stacks: Mapping[str, int], config: Mapping[str, Any]) -> dict[
 
     Args:
         stacks: number of layers of each stack.
-        config: config.json.
+        config: the model's config.json, with its nested sections.
     """
-    unmarked = _UNMARKED - {word for stack in stacks for word in words(stack)}
+    unmarked_words = _UNMARKED - {word for stack in stacks for word in words(stack)}
     scores = {
-        (stack, key): _score(words(stack), words(key) - unmarked)
+        (stack, key): _score(words(stack), words(key) - unmarked_words)
         for key, count in layer_counts(config)
         for stack, length in stacks.items()
         if length == count
     }
     keys: dict[str, list[str]] = {}
     for stack in stacks:
-        fits = {key: fit for (s, key), fit in scores.items() if s == stack and fit >= 0}
-        if fits:
-            best = max(fits.values())
-            keys[stack] = [key for key, fit in fits.items() if fit == best]
+        scores_of_keys = {
+            key: score for (s, key), score in scores.items() if s == stack and score >= 0
+        }
+        if scores_of_keys:
+            best_score = max(scores_of_keys.values())
+            keys[stack] = [key for key, score in scores_of_keys.items() if score == best_score]
     used_keys = {key for keys_of_stack in keys.values() for key in keys_of_stack}
-    for (stack, key), fit in scores.items():  # a second key for an encoder
-        if fit >= 0 and key not in used_keys and "encoder" in words(stack):
+    for (stack, key), score in scores.items():  # a second key for an encoder
+        if score >= 0 and key not in used_keys and "encoder" in words(stack):
             keys[stack].append(key)
     return keys
 

@@ -73,9 +73,9 @@ class Template:
 
     @classmethod
     def of(cls, name: str) -> Template:
-        layer, rest, located = "", name, split(name)
-        if located is not None and located.stack.rpartition(".")[2] != "experts":
-            layer, rest = f"{located.stack}.{located.index}.", located.rest
+        layer, rest, layer_name = "", name, split(name)
+        if layer_name is not None and layer_name.stack.rpartition(".")[2] != "experts":
+            layer, rest = f"{layer_name.stack}.{layer_name.index}.", layer_name.rest
         number_match = _NUMBER.search(rest)
         if number_match:
             rest = f"{rest[: number_match.start(2)]}{{n}}{rest[number_match.end(2) :]}"
@@ -95,7 +95,7 @@ def common(rest: str) -> str:
     """Return the name that represents all names of the same tensor.
 
     Args:
-        rest: the `rest` of a `Template`.
+        rest: the `rest` of a `Template`, with ``{n}`` for the expert's number.
     """
     return _rewritten(rest, _SAME)
 
@@ -104,8 +104,8 @@ def published(rest: str, config: Any) -> str:
     """Return the name in a model's published files; `rest` itself if the name is not changed.
 
     Args:
-        rest: the `rest` of a `Template`.
-        config: the model's config.json.
+        rest: the `rest` of a `Template`, with ``{n}`` for the expert's number.
+        config: the model's config.json, whose model type selects the published names.
     """
     return _rewritten(rest, _PUBLISHED.get(model_type(config), ()))
 
@@ -115,13 +115,13 @@ def other_names(name: str, source: Source, aliases: Aliases) -> tuple[str, ...]:
 
     Args:
         name: the tensor's name in `source`.
-        source: the model.
+        source: the model, whose config.json selects the published names.
         aliases: the names in the model's files, by the names in `source`, where the two differ.
     """
     template = Template.of(name)
     rest = template.rest
-    rests = (*aliases.get(rest, ()), published(rest, source.config), common(rest))
-    return tuple(template.named(rest) for rest in rests)
+    other_rests = (*aliases.get(rest, ()), published(rest, source.config), common(rest))
+    return tuple(template.named(rest) for rest in other_rests)
 
 
 def published_name(name: str, source: Source) -> str:
@@ -131,6 +131,6 @@ def published_name(name: str, source: Source) -> str:
 
 
 def _rewritten(rest: str, rewrites: Rewrites) -> str:
-    for pattern, to in rewrites:
-        rest = pattern.sub(to, rest)
+    for pattern, replacement in rewrites:
+        rest = pattern.sub(replacement, rest)
     return rest

@@ -20,27 +20,27 @@ _SUFFIX = re.compile(r"\.weight$")
 
 def layer_key(tensor: str) -> LayerKey:
     """Return the key of a tensor's layer. A tensor outside the layers has its own key."""
-    place = split(tensor)
-    if place is None:
+    numbered_name = split(tensor)
+    if numbered_name is None:
         return (0 if before_layers(tensor) else 2), _SUFFIX.sub("", tensor), 0
-    return 1, place.stack, place.index
+    return 1, numbered_name.stack, numbered_name.index
 
 
 def layer_names(keys: Iterable[LayerKey]) -> dict[LayerKey, str]:
     """Return the names of layers in the order of the model; just numbers if it has one stack."""
-    ordered = sorted(set(keys))
-    alone = len({stack for where, stack, _ in ordered if where == 1}) == 1
-    return {key: _name(key, alone=alone) for key in ordered}
+    ordered_keys = sorted(set(keys))
+    has_one_stack = len({stack for position, stack, _ in ordered_keys if position == 1}) == 1
+    return {key: _name(key, alone=has_one_stack) for key in ordered_keys}
 
 
 def kind_of(tensor: str) -> str:
     """Return the name that a tensor shares with its counterparts in other layers and experts."""
-    place = split(tensor)
-    return _SUFFIX.sub("", _NUMBER.sub("*", place.rest if place else tensor))
+    numbered_name = split(tensor)
+    return _SUFFIX.sub("", _NUMBER.sub("*", numbered_name.rest if numbered_name else tensor))
 
 
 def _name(key: LayerKey, *, alone: bool) -> str:
-    where, name, index = key
-    if where != 1:
+    position, name, index = key
+    if position != 1:
         return name
     return str(index) if alone else f"{name}.{index}"

@@ -44,7 +44,7 @@ def write_layer_list(key: str, like: Any, count: int, entries: list[Any]) -> Any
     """Return the value of a setting with these entries, one for each layer.
 
     Args:
-        key: the setting's key.
+        key: the setting's key, whose words tell lists of layer numbers from lists of entries.
         like: a value of the same setting, whose form is used.
         count: the number of layers that `like` is for.
         entries: the entry of each layer.
@@ -70,9 +70,9 @@ def _of_entries(key: str, value: list[Any], count: int) -> list[Any] | None:
     if not _OF_LAYERS.search(key):
         return None
     if _is_repeated(value):
-        if sum(len(entry) * times for entry, times in value) != count:
+        if sum(len(entry) * repetitions for entry, repetitions in value) != count:
             return None
-        return [kind for entry, times in value for _ in range(times) for kind in entry]
+        return [kind for entry, repetitions in value for _ in range(repetitions) for kind in entry]
     if _KINDS.search(key) and value and all(isinstance(entry, str) for entry in value):
         return _cycle(value, count)
     return None

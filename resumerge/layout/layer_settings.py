@@ -28,8 +28,8 @@ class SourceLayer:
     """One layer of a model.
 
     Args:
-        model: the number of the model.
-        config: the model's config.json.
+        model: the number of the model's source.
+        config: the whole config.json of the model.
         layer: the layer's number in the model.
     """
 
@@ -43,7 +43,7 @@ class Unstated:
     """A per-layer setting that config.json cannot state for the layers of the output.
 
     Args:
-        key: the setting's name.
+        key: the setting's key in config.json, or the name of its rule.
         keys: the keys from which the setting is derived.
         found: the values of these keys in the reference's config.json, as text.
         place: the first layer of the output that would not get the setting of its source layer.
@@ -66,22 +66,22 @@ def layer_entries(config: Config, path: Sequence[str], count: int) -> dict[str, 
     """Return every per-layer setting that a section of config.json states or implies.
 
     Args:
-        config: config.json.
+        config: the whole config.json of a model, not only the section.
         path: the keys that lead to the section with the layer count.
-        count: the number of layers.
+        count: the number of layers that the section counts.
     """
     section = section_at(config, path)
-    listed = {
+    stated_entries = {
         key: entries
         for key, value in section.items()
         if (entries := read_layer_list(key, value, count)) is not None
     }
-    derived = {
+    derived_entries = {
         rule.name: entries
         for rule in rules_of(section, config, path)
         if (entries := rule.entries(section, count)) is not None
     }
-    return listed | derived
+    return stated_entries | derived_entries
 
 
 def move_settings(
@@ -102,14 +102,14 @@ def move_settings(
     sections: dict[tuple[str, ...], dict[str, Any]] = {}
     unstated: list[Unstated] = []
     for key in keys:
-        *path, counted = key.split(".")
-        if tuple(path) not in sections:
-            sections[tuple(path)], unstated_in_section = _moved_section(
-                config, path, counted, count, origins
+        *section_path, counting_key = key.split(".")
+        if tuple(section_path) not in sections:
+            sections[tuple(section_path)], unstated_in_section = _moved_section(
+                config, section_path, counting_key, count, origins
             )
             unstated += unstated_in_section
-        if type(section_at(config, path).get(counted)) is int:
-            sections[tuple(path)][counted] = len(origins)
+        if type(section_at(config, section_path).get(counting_key)) is int:
+            sections[tuple(section_path)][counting_key] = len(origins)
     return sections, unstated
 
 
@@ -127,24 +127,24 @@ def mixed_settings(
     Returns:
         The numbers of these layers in the output, by the name of the setting.
     """
-    mixed: dict[str, list[int]] = {}
-    for path, counted in {
-        tuple(path): last for *path, last in (key.split(".") for key in keys)
+    mixed_places: dict[str, list[int]] = {}
+    for path, counting_key in {
+        tuple(path): last_key for *path, last_key in (key.split(".") for key in keys)
     }.items():
-        states = _States(path, counted, count)
+        states = _States(path, counting_key, count)
         for key, default in layer_entries(config, path, count).items():
-            merged = (states.of_origins(key, default, layers) for layers in inputs)
-            differing = [
+            entries_of_layers = (states.of_origins(key, default, layers) for layers in inputs)
+            differing_places = [
                 place
-                for place, (entries, layers) in enumerate(zip(merged, inputs))
+                for place, (entries, layers) in enumerate(zip(entries_of_layers, inputs))
                 if any(
                     _comparable_entry(entry, layer) != _comparable_entry(entries[0], layers[0])
                     for entry, layer in zip(entries, layers)
                 )
             ]
-            if differing:
-                mixed[key] = differing
-    return mixed
+            if differing_places:
+                mixed_places[key] = differing_places
+    return mixed_places
 
 
 def _comparable_entry(entry: Any, layer: SourceLayer) -> Any:
@@ -164,20 +164,20 @@ def _moved_section(
         for rule in rules_of(before, config, path)
         if (entries := rule.entries(before, count)) is not None
     }
-    of_rules = {rule.name: entries for rule, entries in entries_of_rules.items()}
-    unstated += _move_lists(before, section, states, of_rules, origins)
+    entries_by_name = {rule.name: entries for rule, entries in entries_of_rules.items()}
+    unstated += _move_lists(before, section, states, entries_by_name, origins)
     unstated += _move_last_stage(before, section, count, len(origins))
-    expected = {
+    expected_entries = {
         rule: states.of_origins(rule.name, entries_before, origins)
         for rule, entries_before in entries_of_rules.items()
     }
-    for rule, entries in expected.items():
+    for rule, entries in expected_entries.items():
         _state(rule, entries, section, count, origins)
-    for rule, entries in expected.items():
+    for rule, entries in expected_entries.items():
         place = _first_difference(rule, section, entries, origins)
         if place is not None:
-            stated = [f"{key}: {before[key]}" for key in rule.keys if key in before]
-            unstated.append(Unstated(rule.name, rule.keys, ", ".join(stated), place))
+            stated_values = [f"{key}: {before[key]}" for key in rule.keys if key in before]
+            unstated.append(Unstated(rule.name, rule.keys, ", ".join(stated_values), place))
     return section, unstated
 
 
@@ -191,7 +191,7 @@ def _move_lists(
     """Write the per-layer lists that config.json states; yield those that cannot be moved.
 
     Args:
-        before: the section of the reference.
+        before: the section as the reference's config.json has it, which remains unchanged.
         section: the section of the output, which is changed in place.
         states: the settings that the models of the layers state.
         of_rules: the entries that rules derive, by name. If a rule derives entries that differ from
@@ -199,13 +199,15 @@ def _move_lists(
         origins: the source layer of each layer of the output.
     """
     for key, value in before.items():
-        default = read_layer_list(key, value, states.count)
-        if default is None or of_rules.get(key, default) != default:
+        reference_entries = read_layer_list(key, value, states.count)
+        if reference_entries is None or of_rules.get(key, reference_entries) != reference_entries:
             continue
-        entries = states.of_origins(key, default, origins)
-        if entries == default:
+        entries = states.of_origins(key, reference_entries, origins)
+        if entries == reference_entries:
             continue
-        if any(word in key for word in _OUTPUTS) and entries.count(True) != default.count(True):
+        if any(word in key for word in _OUTPUTS) and entries.count(True) != reference_entries.count(
+            True
+        ):
             yield Unstated(key, (key,), f"{key}: {value}", 0)
         section[key] = write_layer_list(key, value, states.count, entries)
 
@@ -221,8 +223,8 @@ def _state(
 
     The entries are also written if the section still has a list for the old number of layers.
     """
-    stated = section.get(rule.name)
-    is_old = isinstance(stated, list) and len(stated) == count != len(origins)
+    stated_value = section.get(rule.name)
+    is_old = isinstance(stated_value, list) and len(stated_value) == count != len(origins)
     if is_old or _first_difference(rule, section, entries, origins) is not None:
         section |= rule.write(section, _renumbered(entries, origins))
 
@@ -256,8 +258,12 @@ class _States:
 
     def _entries(self, key: str, config: Config) -> list[Any] | None:
         section = section_at(config, self.path) or config
-        stated = section.get(self.counted)
-        count = stated if type(stated) is int and 0 < stated <= _MOST_LAYERS else self.count
+        stated_count = section.get(self.counted)
+        count = (
+            stated_count
+            if type(stated_count) is int and 0 < stated_count <= _MOST_LAYERS
+            else self.count
+        )
         for rule in rules_of(section, config, self.path if section is not config else ()):
             if rule.name == key:
                 return rule.entries(section, count)
@@ -274,33 +280,33 @@ def _first_difference(
     for place, (entry, expected_entry) in enumerate(zip(entries, expected)):
         if isinstance(entry, LayerNumber):
             named_layer = origins[entry] if 0 <= entry < len(origins) else None
-            same = named_layer is not None and (named_layer.model, named_layer.layer) == (
+            is_same = named_layer is not None and (named_layer.model, named_layer.layer) == (
                 origins[place].model,
                 expected_entry,
             )
-            same = same and (entry == place) == (expected_entry == origins[place].layer)
+            is_same = is_same and (entry == place) == (expected_entry == origins[place].layer)
         else:
-            same = entry == expected_entry
-        if not same:
+            is_same = entry == expected_entry
+        if not is_same:
             return place
     return None
 
 
 def _renumbered(entries: list[Any], origins: Sequence[SourceLayer]) -> list[Any]:
     """Return the entries with layer numbers of the sources replaced by those of the output."""
-    renumbered = []
+    new_entries = []
     for place, entry in enumerate(entries):
         if isinstance(entry, LayerNumber):
             origin = origins[place]
-            earlier = [
+            earlier_places = [
                 n
                 for n in range(place)
                 if (origins[n].model, origins[n].layer) == (origin.model, int(entry))
             ]
-            is_itself = entry == origin.layer or not earlier
-            entry = LayerNumber(place if is_itself else earlier[-1])
-        renumbered.append(entry)
-    return renumbered
+            is_itself = entry == origin.layer or not earlier_places
+            entry = LayerNumber(place if is_itself else earlier_places[-1])
+        new_entries.append(entry)
+    return new_entries
 
 
 def _move_last_stage(
@@ -310,14 +316,14 @@ def _move_last_stage(
 
     A setting that names other stages cannot be stated, unless the number of layers is unchanged.
     """
-    stages = ["stem", *(f"stage{n + 1}" for n in range(count))]
-    stated = {key: before[key] for key in _LAST_STAGE[1:] if before.get(key) is not None}
-    if before.get("stage_names") != stages:
+    stage_names = ["stem", *(f"stage{n + 1}" for n in range(count))]
+    stated_outputs = {key: before[key] for key in _LAST_STAGE[1:] if before.get(key) is not None}
+    if before.get("stage_names") != stage_names:
         return []
     section["stage_names"] = ["stem", *(f"stage{n + 1}" for n in range(length))]
-    last = {"out_features": [stages[-1]], "out_indices": [count]}
-    for key, value in stated.items():
-        if value != last[key]:
+    last_stage = {"out_features": [stage_names[-1]], "out_indices": [count]}
+    for key, value in stated_outputs.items():
+        if value != last_stage[key]:
             return [Unstated(key, (key,), f"{key}: {value}", 0)] if length != count else []
         section[key] = {"out_features": [f"stage{length}"], "out_indices": [length]}[key]
     return []

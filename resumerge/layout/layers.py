@@ -65,27 +65,33 @@ def infer_layers(tensors: Iterable[str], config: Mapping[str, Any]) -> Layers:
             a stack, and the stack with the most tensors is the main stack.
     """
     indices: dict[str, set[int]] = defaultdict(set)
-    members: dict[str, int] = defaultdict(int)
+    member_counts: dict[str, int] = defaultdict(int)
     for tensor in tensors:
         name = split(tensor)
         if name is not None:
             indices[name.stack].add(name.index)
-            members[name.stack] += 1
-    gapless = {s: len(ids) for s, ids in indices.items() if max(ids) == len(ids) - 1}
-    if not gapless:
+            member_counts[name.stack] += 1
+    gapless_counts = {
+        s: len(numbers) for s, numbers in indices.items() if max(numbers) == len(numbers) - 1
+    }
+    if not gapless_counts:
         return Layers({}, None)
-    keys = counting_keys(gapless, config)
+    keys = counting_keys(gapless_counts, config)
     if not keys:
-        largest = sorted(gapless, key=lambda stack: (members[stack], stack), reverse=True)
-        keys = listed_keys({stack: gapless[stack] for stack in largest}, config)
+        stacks_by_size = sorted(
+            gapless_counts, key=lambda stack: (member_counts[stack], stack), reverse=True
+        )
+        keys = listed_keys({stack: gapless_counts[stack] for stack in stacks_by_size}, config)
         if not keys and not list(layer_counts(config)):
-            return Layers(gapless, largest[0])
+            return Layers(gapless_counts, stacks_by_size[0])
     for extra_layers in _uncounted_layers(config):
-        shorter = {s: n - extra_layers for s, n in gapless.items() if s not in keys}
-        further_keys = counting_keys(shorter, config)
-        gapless |= {stack: shorter[stack] for stack in further_keys}
+        shorter_counts = {s: n - extra_layers for s, n in gapless_counts.items() if s not in keys}
+        further_keys = counting_keys(shorter_counts, config)
+        gapless_counts |= {stack: shorter_counts[stack] for stack in further_keys}
         keys |= further_keys
-    return Layers({stack: gapless[stack] for stack in keys}, _main(keys, members), keys)
+    return Layers(
+        {stack: gapless_counts[stack] for stack in keys}, _main(keys, member_counts), keys
+    )
 
 
 def _uncounted_layers(config: Mapping[str, Any]) -> list[int]:
@@ -104,15 +110,18 @@ def _main(keys: Mapping[str, list[str]], members: Mapping[str, int]) -> str | No
     if len(keys) == 1:
         return next(iter(keys))
     words_of_keys = {
-        stack: {frozenset(words(key)) for key in counting} for stack, counting in keys.items()
+        stack: {frozenset(words(key)) for key in keys_of_stack}
+        for stack, keys_of_stack in keys.items()
     }
     text_stacks = [
-        stack for stack, sayings in words_of_keys.items() if any("text" in s for s in sayings)
+        stack for stack, word_sets in words_of_keys.items() if any("text" in s for s in word_sets)
     ]
     if text_stacks:
         return text_stacks[0] if len(text_stacks) == 1 else None
     sides = {word for stack in keys for word in words(stack) & {"encoder", "decoder"}}
-    unqualified = [stack for stack, sayings in words_of_keys.items() if frozenset() in sayings]
-    if not unqualified or len(sides) > 1:
+    unqualified_stacks = [
+        stack for stack, word_sets in words_of_keys.items() if frozenset() in word_sets
+    ]
+    if not unqualified_stacks or len(sides) > 1:
         return None
-    return max(unqualified, key=lambda stack: members[stack])
+    return max(unqualified_stacks, key=lambda stack: members[stack])

@@ -32,28 +32,28 @@ def match_names(
         The other model's name by our name, for the tensors that were found; and the prefixes that
         differ, the most common first. Each name of the other model is used once.
     """
-    unmatched = set(theirs) - set(ours)
-    missing = [name for name in ours if name not in theirs]
-    if not unmatched or not missing:
+    unmatched_names = set(theirs) - set(ours)
+    missing_names = [name for name in ours if name not in theirs]
+    if not unmatched_names or not missing_names:
         return {}, []
-    by_end: dict[str, list[str]] = defaultdict(list)
-    for name in unmatched:
+    names_by_end: dict[str, list[str]] = defaultdict(list)
+    for name in unmatched_names:
         for _, end in _cuts(name):
-            by_end[end].append(name)
+            names_by_end[end].append(name)
     votes: Counter[Rename] = Counter()
-    for name in missing:
-        rename = _longest_end(name, by_end)
+    for name in missing_names:
+        rename = _longest_end(name, names_by_end)
         if rename is not None:
             votes[rename] += 1
     names: dict[str, str] = {}
     used_renames: list[Rename] = []
     for rename, _ in sorted(votes.items(), key=lambda item: (-item[1], str(item[0]))):
-        for name in missing:
+        for name in missing_names:
             if name in names or not name.startswith(rename.ours):
                 continue
             their_name = rename.theirs + name.removeprefix(rename.ours)
-            if their_name in unmatched:
-                unmatched.discard(their_name)
+            if their_name in unmatched_names:
+                unmatched_names.discard(their_name)
                 names[name] = their_name
                 if rename not in used_renames:
                     used_renames.append(rename)
@@ -79,8 +79,8 @@ def _cuts(name: str) -> Iterator[tuple[str, str]]:
     """
     parts = name.split(".")
     numbers = [i for i, part in enumerate(parts) if part.isdecimal()]
-    last = numbers[0] if numbers else max(len(parts) - 2, 0)
-    for i in range(last + 1):
+    last_cut = numbers[0] if numbers else max(len(parts) - 2, 0)
+    for i in range(last_cut + 1):
         yield "".join(part + "." for part in parts[:i]), ".".join(parts[i:])
 
 

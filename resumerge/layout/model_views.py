@@ -63,8 +63,8 @@ class ModelViews:
 
     def names_of(self, ref: ModelRef, own_name: str) -> tuple[str, ...]:
         """Return a tensor's name in its model, then its other names, as filters may use them."""
-        others = other_names(own_name, self.sources[ref], self.aliases.get(ref, {}))
-        return tuple(dict.fromkeys((own_name, *others, self._canonical[ref].of(own_name))))
+        further_names = other_names(own_name, self.sources[ref], self.aliases.get(ref, {}))
+        return tuple(dict.fromkeys((own_name, *further_names, self._canonical[ref].of(own_name))))
 
     def mask_name(self, name: str) -> str:
         """Return the key of an output tensor's random masks: a name that all layouts share."""
@@ -129,21 +129,21 @@ class ModelViews:
         """Return the names inside each layer of a model's stack, in file order.
 
         Args:
-            ref: the model.
+            ref: the model whose own names are returned.
             stack: the stack's name in the reference.
         """
         if (ref, stack) not in self._layer_tensors:
             own_stack, layers = self.stack_in(ref, stack), self.layers[ref]
             names_of_layers: dict[int, list[str]] = {}
             for name in self.ordered(ref):
-                located = layers.locate(name)
-                if located is not None and located.stack == own_stack:
-                    names_of_layers.setdefault(located.index, []).append(located.rest)
+                layer_name = layers.locate(name)
+                if layer_name is not None and layer_name.stack == own_stack:
+                    names_of_layers.setdefault(layer_name.index, []).append(layer_name.rest)
             self._layer_tensors[ref, stack] = names_of_layers
         return self._layer_tensors[ref, stack]
 
 
 def _place(tensor: Tensor) -> tuple[str, int, int]:
     """Return the place where a tensor begins: (file, offset, first element after the offset)."""
-    first = next(stored_in(tensor))
-    return first.file, first.offset, tensor.first if isinstance(tensor, Sliced) else 0
+    first_leaf = next(stored_in(tensor))
+    return first_leaf.file, first_leaf.offset, tensor.first if isinstance(tensor, Sliced) else 0

@@ -62,18 +62,18 @@ def find_parts(tensors: Iterable[str], layers: Layers) -> list[ModulePart]:
             )
         ]
     prefixes = _prefixes(list(layers.counts))
-    members: dict[str, list[str]] = {stack: [] for stack in prefixes}
-    members |= {BRIDGE: [], SHARED: []}
+    names_by_part: dict[str, list[str]] = {stack: [] for stack in prefixes}
+    names_by_part |= {BRIDGE: [], SHARED: []}
     for name in names:
-        members[_owner(name, prefixes, layers)].append(name)
+        names_by_part[_owner(name, prefixes, layers)].append(name)
     parts = [
-        _part(stack, prefix, members[stack], layers.main == stack)
+        _part(stack, prefix, names_by_part[stack], layers.main == stack)
         for stack, prefix in prefixes.items()
     ]
     parts += [
-        ModulePart(name, frozenset({name}), None, tuple(members[name]))
+        ModulePart(name, frozenset({name}), None, tuple(names_by_part[name]))
         for name in (BRIDGE, SHARED)
-        if members[name]
+        if names_by_part[name]
     ]
     return parts
 
@@ -88,18 +88,23 @@ def _prefixes(stacks: list[str]) -> dict[str, str]:
     prefixes = {}
     for stack in stacks:
         pieces = stack.split(".")
-        starts = [".".join(pieces[: n + 1]) for n in range(len(pieces))]
+        beginnings = [".".join(pieces[: n + 1]) for n in range(len(pieces))]
         other_stacks = [other + "." for other in stacks if other != stack]
         prefixes[stack] = next(
-            (s for s in starts if not any(o.startswith(s + ".") for o in other_stacks)), stack
+            (
+                beginning
+                for beginning in beginnings
+                if not any(o.startswith(beginning + ".") for o in other_stacks)
+            ),
+            stack,
         )
     return prefixes
 
 
 def _owner(name: str, prefixes: Mapping[str, str], layers: Layers) -> str:
-    located = layers.locate(name)
-    if located is not None:
-        return located.stack
+    layer_name = layers.locate(name)
+    if layer_name is not None:
+        return layer_name.stack
     if is_bridge(name):
         return BRIDGE
     containing_stacks = [

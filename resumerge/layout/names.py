@@ -46,22 +46,24 @@ def before_layers(tensor: str) -> bool:
 
 def collapse(tensors: Iterable[str]) -> list[str]:
     """Fold names that differ only in numbers: ``model.layers.{0-3,5}.mlp.up_proj.weight``."""
-    numbers: dict[tuple[str, ...], list[set[int]]] = {}
+    sets_by_key: dict[tuple[str, ...], list[set[int]]] = {}
     for tensor in tensors:
         parts = tensor.split(".")
         key = tuple("#" if part.isdecimal() else part for part in parts)
         numbers_in_name = [int(part) for part in parts if part.isdecimal()]
-        sets = numbers.setdefault(key, [set() for _ in numbers_in_name])
-        for places, number in zip(sets, numbers_in_name):
-            places.add(number)
-    return [_filled(key, sets) for key, sets in numbers.items()]
+        number_sets = sets_by_key.setdefault(key, [set() for _ in numbers_in_name])
+        for numbers_at_place, number in zip(number_sets, numbers_in_name):
+            numbers_at_place.add(number)
+    return [_filled(key, number_sets) for key, number_sets in sets_by_key.items()]
 
 
 def listed(tensors: Iterable[str]) -> str:
     """Return names for a message: numbers folded into ranges, at most `SHOWN` names."""
-    folded = collapse(tensors)
-    shown = ", ".join(folded[:SHOWN])
-    return shown + (f" and {len(folded) - SHOWN} more kinds" if len(folded) > SHOWN else "")
+    folded_names = collapse(tensors)
+    shown_text = ", ".join(folded_names[:SHOWN])
+    return shown_text + (
+        f" and {len(folded_names) - SHOWN} more kinds" if len(folded_names) > SHOWN else ""
+    )
 
 
 def _filled(key: tuple[str, ...], sets: list[set[int]]) -> str:

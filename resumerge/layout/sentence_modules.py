@@ -21,35 +21,38 @@ def notes_on_sentence_modules(recipe: Recipe, models: ModelViews) -> Iterator[st
         models: the models, one of which is the reference.
     """
     reference = models.reference
-    ours = models.sources[reference].modules
+    reference_modules = models.sources[reference].modules
     for ref in recipe.merged_models:
-        theirs = models.sources[ref].modules
-        if ref == reference or (ours is None and theirs is None):
+        model_modules = models.sources[ref].modules
+        if ref == reference or (reference_modules is None and model_modules is None):
             continue
-        if ours is None:
+        if reference_modules is None:
             yield (
                 f"{ref} is a model of sentence-transformers, and {reference} is not: the output "
-                f"has no {', '.join(theirs.types[1:]) if theirs else ''}"
+                f"has no {', '.join(model_modules.types[1:]) if model_modules else ''}"
             )
             continue
-        yield from _differences(reference, ours, ref, theirs)
+        yield from _differences(reference, reference_modules, ref, model_modules)
 
 
 def lacks_sentence_module(models: ModelViews, ref: ModelRef, tensor: str) -> bool:
     """Return whether a tensor of the reference belongs to a module whose weights a model lacks."""
     folder, slash, _ = tensor.rpartition("/")
-    ours, theirs = (models.sources[r].modules for r in (models.reference, ref))
-    if not slash or ours is None or folder not in ours.stems:
+    reference_modules, model_modules = (models.sources[r].modules for r in (models.reference, ref))
+    if not slash or reference_modules is None or folder not in reference_modules.stems:
         return False
-    return theirs is None or folder not in theirs.stems
+    return model_modules is None or folder not in model_modules.stems
 
 
 def _differences(
     reference: ModelRef, ours: SentenceModules, ref: ModelRef, theirs: SentenceModules | None
 ) -> Iterator[str]:
-    only_ours = [path for path in ours.stems if theirs is None or path not in theirs.stems]
-    if only_ours:
-        yield f"{ref} has no weights of {', '.join(only_ours)}: the output has those of {reference}"
+    missing_paths = [path for path in ours.stems if theirs is None or path not in theirs.stems]
+    if missing_paths:
+        yield (
+            f"{ref} has no weights of {', '.join(missing_paths)}: "
+            f"the output has those of {reference}"
+        )
     if theirs is None:
         return
     if ours.types != theirs.types:
@@ -58,10 +61,10 @@ def _differences(
             f"{reference}, {', '.join(ours.types)}"
         )
     for path, config in ours.configs.items():
-        if path in theirs.configs and (keys := _unlike(config, theirs.configs[path])):
+        if path in theirs.configs and (differing_values := _unlike(config, theirs.configs[path])):
             yield (
                 f"{path}/config.json of {ref} differs from that of {reference}, which the output "
-                f"has: {'; '.join(keys)}"
+                f"has: {'; '.join(differing_values)}"
             )
 
 
@@ -70,11 +73,11 @@ def _unlike(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
 
     Keys that only one config has are not compared: a missing key has a default, which is unknown.
     """
-    one, other = _plain(ours), _plain(theirs)
+    config, other_config = _plain(ours), _plain(theirs)
     return [
         f"{key} {theirs_} against {ours_}"
-        for key in one.keys() & other.keys()
-        if (ours_ := one[key]) != (theirs_ := other[key])
+        for key in config.keys() & other_config.keys()
+        if (ours_ := config[key]) != (theirs_ := other_config[key])
     ]
 
 
@@ -83,15 +86,17 @@ def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
     other_settings = {
         key: value for key, value in config.items() if not key.startswith("pooling_mode")
     }
-    modes = config.get("pooling_mode")
-    ways = modes if isinstance(modes, list) else [modes] if modes else []
-    ways += [
+    stated_modes = config.get("pooling_mode")
+    pooling_ways = (
+        stated_modes if isinstance(stated_modes, list) else [stated_modes] if stated_modes else []
+    )
+    pooling_ways += [
         key.removeprefix(_MODES).removesuffix("_tokens").removesuffix("_token")
         for key, value in config.items()
         if key.startswith(_MODES) and value is True
     ]
     return (
-        {**other_settings, "pooling": " and ".join(sorted(map(str, ways)))}
-        if ways
+        {**other_settings, "pooling": " and ".join(sorted(map(str, pooling_ways)))}
+        if pooling_ways
         else other_settings
     )

@@ -69,26 +69,30 @@ def find_vocabulary(source: Source, layers: Layers, tokens: int = 0) -> Vocabula
     """Find the tensors of a model whose rows are tokens.
 
     Args:
-        source: the model.
-        layers: the model's layers.
+        source: the model, whose config.json states how many tokens there are.
+        layers: the model's stacks, because only tensors outside of them can be found.
         tokens: number of tokens of the tokenizer; 0 if unknown. It selects the vocabulary if a
             composite model has several.
     """
-    outside = {n: t for n, t in source.tensors.items() if layers.locate(n) is None}
-    outside = {n: t for n, t in outside.items() if not _OTHER_AXES.search(n)}
-    size = _size(outside, source.config, tokens)
+    outside_tensors = {n: t for n, t in source.tensors.items() if layers.locate(n) is None}
+    outside_tensors = {n: t for n, t in outside_tensors.items() if not _OTHER_AXES.search(n)}
+    size = _size(outside_tensors, source.config, tokens)
     if size is None:
         return VocabularyTensors(None, frozenset(), ())
-    inside = [t for n, t in source.tensors.items() if layers.locate(n) is not None]
-    unique = not any(size in t.shape for t in inside if t.dtype in FLOATS)
-    of_vocabulary = _tables(outside, size, unique=unique)
-    vectors = {n for n, t in outside.items() if t.numel == size and size in t.shape}
-    of_vocabulary |= {n for n in vectors if _is_of_head(n, source, of_vocabulary, unique=unique)}
-    undecided = [
-        n for n, t in outside.items() if n not in of_vocabulary and _is_like(n, t, size, unique)
+    inside_tensors = [t for n, t in source.tensors.items() if layers.locate(n) is not None]
+    unique = not any(size in t.shape for t in inside_tensors if t.dtype in FLOATS)
+    names_with_rows = _tables(outside_tensors, size, unique=unique)
+    vector_names = {n for n, t in outside_tensors.items() if t.numel == size and size in t.shape}
+    names_with_rows |= {
+        n for n in vector_names if _is_of_head(n, source, names_with_rows, unique=unique)
+    }
+    undecided_names = [
+        n
+        for n, t in outside_tensors.items()
+        if n not in names_with_rows and _is_like(n, t, size, unique)
     ]
-    undecided += [t.name for t in inside if size in t.shape and t.dtype not in FLOATS]
-    return VocabularyTensors(size, frozenset(of_vocabulary), tuple(undecided))
+    undecided_names += [t.name for t in inside_tensors if size in t.shape and t.dtype not in FLOATS]
+    return VocabularyTensors(size, frozenset(names_with_rows), tuple(undecided_names))
 
 
 def vocabulary_sizes(config: Mapping[str, Any]) -> Iterator[int]:
@@ -103,27 +107,29 @@ def vocabulary_sizes(config: Mapping[str, Any]) -> Iterator[int]:
 
 def _size(outside: Mapping[str, Tensor], config: Mapping[str, Any], tokens: int) -> int | None:
     """Return the rows of the embedding, which may be a few more than config.json states."""
-    rows = {n: vocabulary_rows(t.shape) for n, t in outside.items() if len(t.shape) == 2}
-    embedding_rows = [count for name, count in rows.items() if _INPUT.search(name)]
-    stated = list(dict.fromkeys(vocabulary_sizes(config)))
-    fitting = (
-        [size for size in stated if size in embedding_rows]
-        or [size for size in stated if size in rows.values()]
+    rows_by_name = {n: vocabulary_rows(t.shape) for n, t in outside.items() if len(t.shape) == 2}
+    embedding_rows = [count for name, count in rows_by_name.items() if _INPUT.search(name)]
+    stated_sizes = list(dict.fromkeys(vocabulary_sizes(config)))
+    fitting_sizes = (
+        [size for size in stated_sizes if size in embedding_rows]
+        or [size for size in stated_sizes if size in rows_by_name.values()]
         or [
-            size for size in stated if any(_has_extra_rows(count, size) for count in embedding_rows)
+            size
+            for size in stated_sizes
+            if any(_has_extra_rows(count, size) for count in embedding_rows)
         ]
     )
-    sizes = fitting if stated else embedding_rows
-    large_enough = [size for size in sizes if size >= tokens]
-    return min(large_enough) if large_enough else max(sizes, default=None)
+    candidate_sizes = fitting_sizes if stated_sizes else embedding_rows
+    large_enough = [size for size in candidate_sizes if size >= tokens]
+    return min(large_enough) if large_enough else max(candidate_sizes, default=None)
 
 
 def _tables(outside: Mapping[str, Tensor], size: int, *, unique: bool) -> set[str]:
     """Return the names of embeddings and heads.
 
     Args:
-        outside: the tensors outside the layers.
-        size: rows of the embedding.
+        outside: the tensors outside the layers, except those whose names exclude rows of tokens.
+        size: the number of rows of the embedding, which every table must have.
         unique: whether no tensor inside the layers has an axis of this size. If so, a tensor with
             such an axis has rows of tokens.
     """
@@ -148,11 +154,11 @@ def _is_of_head(name: str, source: Source, tables: set[str], *, unique: bool) ->
 
     The head's weight may be tied, and therefore missing.
     """
-    stem, _, last = name.rpartition(".")
-    weight = f"{stem}.weight"
-    if weight in source.tensors:
-        return weight in tables
-    return _NAMES.search(name) is not None or (unique and last.endswith("bias"))
+    stem, _, last_word = name.rpartition(".")
+    weight_name = f"{stem}.weight"
+    if weight_name in source.tensors:
+        return weight_name in tables
+    return _NAMES.search(name) is not None or (unique and last_word.endswith("bias"))
 
 
 def _is_like(name: str, tensor: Tensor, size: int, unique: bool) -> bool:

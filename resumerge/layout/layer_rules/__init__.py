@@ -37,7 +37,7 @@ def rules_of(section: Section, config: Section, path: Sequence[str]) -> tuple[Ru
 
     Args:
         section: the (nested) mapping with the layer count.
-        config: the whole config.json.
+        config: the whole config.json, whose model type counts if the section has none.
         path: the keys that lead from `config` to the section.
     """
     section_type = section.get("model_type")

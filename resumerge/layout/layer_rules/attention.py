@@ -79,12 +79,12 @@ _attention("modernbert modernbert-decoder", _modernbert, EVERY)
 
 def ends_full(period: Callable[[Section], int], *keys: str) -> Rule:
     """Return the rule of classes whose last layer has full attention, even if stated otherwise."""
-    stated = rule_of_list("layer_types", lambda section, n: fixed(period(section))(section, n))
+    stated_rule = rule_of_list("layer_types", lambda section, n: fixed(period(section))(section, n))
 
     def read(section: Section, count: int) -> Entries:
-        return [*stated.read(section, count)[:-1], FULL]
+        return [*stated_rule.read(section, count)[:-1], FULL]
 
-    return Rule("layer_types", read, stated.write, keys)
+    return Rule("layer_types", read, stated_rule.write, keys)
 
 
 add_rules(
@@ -124,14 +124,14 @@ def _windows(default: int, switch: bool | None, window: int | None) -> Derive:
     Args:
         default: the value of `max_window_layers` if config.json does not state it.
         switch: the default of `use_sliding_window`; None for classes without it.
-        window: the default of `sliding_window`.
+        window: the default of `sliding_window`; None for classes that have no window by default.
     """
 
     def derive(section: Section, count: int) -> Entries:
-        used = switch is None or section.get("use_sliding_window", switch)
-        windowed = used and section.get("sliding_window", window) is not None
-        first = stated_number(section, "max_window_layers", default)
-        return [SLIDING if windowed and n >= first else FULL for n in range(count)]
+        is_switched_on = switch is None or section.get("use_sliding_window", switch)
+        has_windows = is_switched_on and section.get("sliding_window", window) is not None
+        first_sliding = stated_number(section, "max_window_layers", default)
+        return [SLIDING if has_windows and n >= first_sliding else FULL for n in range(count)]
 
     return derive
 
@@ -170,10 +170,10 @@ _attention("unlimited_ocr_text", _all_windowed("reference_sliding_attention"))
 
 
 def _cohere2_moe(section: Section, count: int) -> Entries:
-    prefix = min(stated_number(section, "first_k_dense_replace", 0), count)
+    prefix_length = min(stated_number(section, "first_k_dense_replace", 0), count)
     return [
-        *every("prefix_dense_sliding_window_pattern", 1)(section, prefix),
-        *every(PATTERN, 4)(section, count - prefix),
+        *every("prefix_dense_sliding_window_pattern", 1)(section, prefix_length),
+        *every(PATTERN, 4)(section, count - prefix_length),
     ]
 
 
@@ -192,9 +192,9 @@ _attention("deepseek_v4", _deepseek_v4, "compress_ratios")
 
 
 def _dots3_note(section: Section, count: int) -> Entries:
-    full = FULL if section.get("use_dsa") is False else INDEXED
-    plain = not section.get("use_sliding_window", True)
-    return [full if plain or n < 2 or n % 4 == 1 else SLIDING for n in range(count)]
+    full_kind = FULL if section.get("use_dsa") is False else INDEXED
+    is_full_only = not section.get("use_sliding_window", True)
+    return [full_kind if is_full_only or n < 2 or n % 4 == 1 else SLIDING for n in range(count)]
 
 
 _attention("dots3_note_text", _dots3_note)
@@ -212,21 +212,23 @@ _attention("inkling_text", _inkling, "local_layer_ids")
 
 
 def _kimi_linear(section: Section, count: int) -> Entries:
-    stated = section.get("linear_attn_config") or {}
-    if "full_attn_layers" in stated and "kda_layers" in stated:  # counted from 1
-        return [FULL if n + 1 in stated["full_attn_layers"] else LINEAR for n in range(count)]
+    stated_config = section.get("linear_attn_config") or {}
+    if "full_attn_layers" in stated_config and "kda_layers" in stated_config:  # counted from 1
+        return [
+            FULL if n + 1 in stated_config["full_attn_layers"] else LINEAR for n in range(count)
+        ]
     return [FULL if n and n % 4 == 0 else LINEAR for n in range(count)]
 
 
 def _write_kimi_linear(section: Section, entries: Entries) -> Mapping[str, Any]:
-    stated = section.get("linear_attn_config") or {}
-    if "full_attn_layers" not in stated or section.get("layer_types"):
+    stated_config = section.get("linear_attn_config") or {}
+    if "full_attn_layers" not in stated_config or section.get("layer_types"):
         return {"layer_types": entries}
     numbers = {
         "full_attn_layers": [n + 1 for n, kind in enumerate(entries) if kind == FULL],
         "kda_layers": [n + 1 for n, kind in enumerate(entries) if kind == LINEAR],
     }
-    return {"linear_attn_config": {**stated, **numbers}}
+    return {"linear_attn_config": {**stated_config, **numbers}}
 
 
 add_rules(
@@ -250,9 +252,11 @@ _attention(
 
 
 def _minimax_m3(section: Section, count: int) -> Entries:
-    stated = (section.get("sparse_attention_config") or {}).get("sparse_attention_freq")
+    stated_frequencies = (section.get("sparse_attention_config") or {}).get("sparse_attention_freq")
     return [
-        "minimax_m3_sparse" if stated and n < len(stated) and stated[n] else FULL
+        "minimax_m3_sparse"
+        if stated_frequencies and n < len(stated_frequencies) and stated_frequencies[n]
+        else FULL
         for n in range(count)
     ]
 
@@ -311,8 +315,12 @@ _attention(
 
 
 def _theta(section: Section) -> Any:
-    stated = section.get("rope_parameters")
-    return stated.get("rope_theta") if isinstance(stated, Mapping) else section.get("rope_theta")
+    rope_parameters = section.get("rope_parameters")
+    return (
+        rope_parameters.get("rope_theta")
+        if isinstance(rope_parameters, Mapping)
+        else section.get("rope_theta")
+    )
 
 
 add_rules(

@@ -37,12 +37,12 @@ _experts("deepseek_v4", first("num_hash_layers", 3, "hash_moe", "moe"), "num_has
 
 
 def _moe_frequency(section: Section, count: int) -> Entries:
-    frequency, first = section.get("moe_layer_freq", 1), stated_number(section, DENSE, 1)
+    frequency, first_sparse = section.get("moe_layer_freq", 1), stated_number(section, DENSE, 1)
     if isinstance(frequency, list):
-        every = [bool(f) for f in frequency] + [True] * count
+        are_chosen = [bool(f) for f in frequency] + [True] * count
     else:
-        every = [n % max(frequency, 1) == 0 for n in range(count)]
-    return ["sparse" if n >= first and every[n] else "dense" for n in range(count)]
+        are_chosen = [n % max(frequency, 1) == 0 for n in range(count)]
+    return ["sparse" if n >= first_sparse and are_chosen[n] else "dense" for n in range(count)]
 
 
 _experts("axk1 axk2 dots3_note_text", _moe_frequency, DENSE, "moe_layer_freq")
@@ -71,12 +71,12 @@ add_rules("dots3_note_vision_encoder", rule_of_list("pyramid_num_routed", _pyram
 
 
 def _step3(section: Section, count: int) -> Entries:
-    stated = section.get("moe_layers_enum")
-    if stated is None:
+    stated_layers = section.get("moe_layers_enum")
+    if stated_layers is None:
         return first("", 3)({}, count)
-    items = stated.split(",") if isinstance(stated, str) else stated
-    sparse = {int(item) for item in items if str(item).strip()}
-    return ["sparse" if n in sparse else "dense" for n in range(count)]
+    items = stated_layers.split(",") if isinstance(stated_layers, str) else stated_layers
+    sparse_layers = {int(item) for item in items if str(item).strip()}
+    return ["sparse" if n in sparse_layers else "dense" for n in range(count)]
 
 
 _experts("step3p5", _step3, "moe_layers_enum")
@@ -102,16 +102,17 @@ def _mlp_only(default: tuple[int, ...] = ()) -> Rule:
     """Return the rule of Qwen's mixtures: every n-th layer that no list excludes has experts."""
 
     def read(section: Section, count: int) -> Entries:
-        step = max(stated_number(section, "decoder_sparse_step", 1), 1)
-        dense = section.get("mlp_only_layers")
-        dense = default if dense is None else dense
+        period = max(stated_number(section, "decoder_sparse_step", 1), 1)
+        dense_layers = section.get("mlp_only_layers")
+        dense_layers = default if dense_layers is None else dense_layers
         return [
-            "sparse" if n not in dense and (n + 1) % step == 0 else "dense" for n in range(count)
+            "sparse" if n not in dense_layers and (n + 1) % period == 0 else "dense"
+            for n in range(count)
         ]
 
     def write(section: Section, entries: Entries) -> Mapping[str, Any]:
-        dense = [n for n, entry in enumerate(entries) if entry == "dense"]
-        return {"mlp_only_layers": dense, "decoder_sparse_step": 1}
+        dense_layers = [n for n, entry in enumerate(entries) if entry == "dense"]
+        return {"mlp_only_layers": dense_layers, "decoder_sparse_step": 1}
 
     return Rule("mlp_only_layers", read, write, ("decoder_sparse_step", "mlp_only_layers"))
 
@@ -138,9 +139,9 @@ def _ernie(section: Section, count: int) -> Entries:
 
 
 def _write_ernie(section: Section, entries: Entries) -> Mapping[str, Any]:
-    sparse = [n for n, entry in enumerate(entries) if entry]
-    step = sparse[1] - sparse[0] if len(sparse) > 1 else 1
-    ends = (sparse[0], sparse[-1]) if sparse else (len(entries), len(entries))
+    sparse_layers = [n for n, entry in enumerate(entries) if entry]
+    step = sparse_layers[1] - sparse_layers[0] if len(sparse_layers) > 1 else 1
+    ends = (sparse_layers[0], sparse_layers[-1]) if sparse_layers else (len(entries), len(entries))
     return dict(zip(_ERNIE, (*ends, step)))
 
 
@@ -151,8 +152,8 @@ def _periods(period: str, offset: str, at: int, of: int) -> Rule:
     """Return the rule of Jamba: one layer of each period is of another kind."""
 
     def read(section: Section, count: int) -> Entries:
-        every = max(stated_number(section, period, of), 1)
-        return [n % every == stated_number(section, offset, at) for n in range(count)]
+        layer_period = max(stated_number(section, period, of), 1)
+        return [n % layer_period == stated_number(section, offset, at) for n in range(count)]
 
     def write(section: Section, entries: Entries) -> Mapping[str, Any]:
         numbers = [n for n, entry in enumerate(entries) if entry] or [len(entries)]

@@ -52,9 +52,12 @@ def _shared_blocks(own: Rule, *, counted: bool) -> Rule:
     """
 
     def read(section: Section, count: int) -> Entries:
-        hybrid = [n for n, kind in enumerate(own.read(section, count)) if kind == HYBRID]
-        total = len(hybrid) if counted else 0
-        return [(hybrid.index(n), total) if n in hybrid else None for n in range(count)]
+        hybrid_layers = [n for n, kind in enumerate(own.read(section, count)) if kind == HYBRID]
+        part_count = len(hybrid_layers) if counted else 0
+        return [
+            (hybrid_layers.index(n), part_count) if n in hybrid_layers else None
+            for n in range(count)
+        ]
 
     return Rule("shared blocks", read, unwritten, ("layers_block_type",))
 

@@ -44,8 +44,8 @@ def _sapiens2(section: Section, count: int) -> Entries:
     first = stated_number(section, "num_first_full_attention_layers", 8)
     last = count - stated_number(section, "num_last_full_attention_layers", 8)
     heads = section.get("num_attention_heads", 16)
-    fewer = section.get("num_key_value_attention_heads", heads // 2)
-    return [fewer if first <= n < last else heads for n in range(count)]
+    fewer_heads = section.get("num_key_value_attention_heads", heads // 2)
+    return [fewer_heads if first <= n < last else heads for n in range(count)]
 
 
 add_rules(
@@ -62,15 +62,17 @@ add_rules(
 def _long_windows(section: Section, count: int) -> Entries:
     """Return NeoMME's windows: layers with a window have a short and a long one in turn."""
     kinds = rule_of_list("layer_types", fixed(6, last=FULL)).read(section, count)
-    stated = read_layer_list("per_layer_config", section.get("per_layer_config"), count)
-    if stated is not None:
-        return stated
+    stated_entries = read_layer_list("per_layer_config", section.get("per_layer_config"), count)
+    if stated_entries is not None:
+        return stated_entries
     entries: Entries = []
-    windows = 0
+    window_count = 0
     for kind in kinds:
-        full = {"sliding_window": None} if kind == FULL else None
-        entries.append(full if kind == FULL or windows % 2 == 0 else {"sliding_window": 1024})
-        windows += kind == SLIDING
+        full_entry = {"sliding_window": None} if kind == FULL else None
+        entries.append(
+            full_entry if kind == FULL or window_count % 2 == 0 else {"sliding_window": 1024}
+        )
+        window_count += kind == SLIDING
     return entries
 
 

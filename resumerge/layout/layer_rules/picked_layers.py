@@ -19,14 +19,17 @@ def _picked_in_order(key: str, *default: int, first: int = 0) -> Rule:
     """Return the rule of a list of layers whose order matters, because other modules follow it.
 
     Args:
-        key: the list's key.
+        key: the list's key in config.json, which is also the setting's name.
         default: the numbers of the layers if config.json does not state them.
         first: the number that the list uses for the first layer of the model.
     """
 
     def read(section: Section, count: int) -> Entries:
-        stated = list(default if section.get(key) is None else section[key])
-        return [stated.index(n + first) + 1 if n + first in stated else 0 for n in range(count)]
+        stated_layers = list(default if section.get(key) is None else section[key])
+        return [
+            stated_layers.index(n + first) + 1 if n + first in stated_layers else 0
+            for n in range(count)
+        ]
 
     def write(section: Section, entries: Entries) -> Mapping[str, Any]:
         return {key: [n + first for n, entry in enumerate(entries) if entry]}

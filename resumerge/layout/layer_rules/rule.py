@@ -66,8 +66,8 @@ def rule_of_list(key: str, derive: Derive, *keys: str) -> Rule:
     """Return the rule of a setting that a list may state. Without the list, it is derived."""
 
     def read(section: Section, count: int) -> Entries:
-        stated = read_layer_list(key, section.get(key), count) if section.get(key) else None
-        return list(stated) if stated is not None else derive(section, count)
+        stated_entries = read_layer_list(key, section.get(key), count) if section.get(key) else None
+        return list(stated_entries) if stated_entries is not None else derive(section, count)
 
     def write(section: Section, entries: Entries) -> Mapping[str, Any]:
         return {key: entries}
@@ -79,8 +79,12 @@ def rule_of_numbers(key: str, derive: Derive, *keys: str) -> Rule:
     """Return the rule of a setting that a list of layer numbers may state."""
 
     def read(section: Section, count: int) -> Entries:
-        stated = section.get(key)
-        return [n in stated for n in range(count)] if stated is not None else derive(section, count)
+        stated_layers = section.get(key)
+        return (
+            [n in stated_layers for n in range(count)]
+            if stated_layers is not None
+            else derive(section, count)
+        )
 
     def write(section: Section, entries: Entries) -> Mapping[str, Any]:
         return {key: [n for n, entry in enumerate(entries) if entry]}

@@ -27,8 +27,8 @@ def _value_embeddings(section: Section, count: int) -> Entries:
     These are the first and the last layer with full attention.
     """
     kinds = rule_of_list("layer_types", fixed(6, last=FULL)).read(section, count)
-    full = [n for n, kind in enumerate(kinds) if kind == FULL]
-    return [n in (full[:1] + full[-1:]) for n in range(count)]
+    full_layers = [n for n, kind in enumerate(kinds) if kind == FULL]
+    return [n in (full_layers[:1] + full_layers[-1:]) for n in range(count)]
 
 
 add_rules("neomme", Rule("value embeddings", _value_embeddings, unwritten, ("layer_types",)))
@@ -38,11 +38,13 @@ def _shared_states(kinds: Derive, default: int) -> Rule:
     """Return the rule of classes whose last layers read keys and values of an earlier layer."""
 
     def read(section: Section, count: int) -> Entries:
-        shared = stated_number(section, "num_kv_shared_layers", default)
+        shared_count = stated_number(section, "num_kv_shared_layers", default)
         own_kinds, sources = kinds(section, count), [LayerNumber(n) for n in range(count)]
-        for n in range(max(count - shared, 0), count) if shared else ():
-            makers = [m for m in range(count - shared) if own_kinds[m] == own_kinds[n]]
-            sources[n] = LayerNumber(makers[-1]) if makers else LayerNumber(-1)
+        for n in range(max(count - shared_count, 0), count) if shared_count else ():
+            same_kind_layers = [
+                m for m in range(count - shared_count) if own_kinds[m] == own_kinds[n]
+            ]
+            sources[n] = LayerNumber(same_kind_layers[-1]) if same_kind_layers else LayerNumber(-1)
         return sources
 
     def write(section: Section, entries: Entries) -> Mapping[str, Any]:
