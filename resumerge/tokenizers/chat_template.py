@@ -100,10 +100,10 @@ def choose_template(
     if setting is None:
         return None, [], []
     if setting == "auto":
-        counts = Counter(template for template in templates if template)
-        if not counts:
+        template_counts = Counter(template for template in templates if template)
+        if not template_counts:
             return None, [], ["no model has a chat template, so the output has none"]
-        return max(counts, key=counts.__getitem__), [], []
+        return max(template_counts, key=template_counts.__getitem__), [], []
     if setting in BUILT_IN:
         return BUILT_IN[setting], [], []
     if "{{" not in setting and "{%" not in setting:

@@ -51,33 +51,39 @@ def tokenizer_files(
     host = vocabulary.host.source if vocabulary else tokenizer_part(reference)
     names = [n for n in list_companions(host) if is_tokenizer_file(n)]
     fetch(host, names, metadata, offline=offline)
-    changed: dict[str, dict[str, Any]] = {}
+    changed_files: dict[str, dict[str, Any]] = {}
     if vocabulary is not None and vocabulary.new:
-        changed = _with_new_tokens(host, names, vocabulary)
+        changed_files = _with_new_tokens(host, names, vocabulary)
         if any(token.definition is None for token in vocabulary.new):
             names = [n for n in names if n in _CONSISTENT or is_chat_template(n)]
     if chat_template is not None:
         names = [n for n in names if not is_chat_template(n)]
-        config = changed.get(CONFIG) or _read(host, names, CONFIG)
-        changed[CONFIG] = {**config, "chat_template": chat_template}
-    for name in sorted({*names, *changed}):
-        yield name, _text(name, changed[name]) if name in changed else companion(host, name)
+        tokenizer_config = changed_files.get(CONFIG) or _read(host, names, CONFIG)
+        changed_files[CONFIG] = {**tokenizer_config, "chat_template": chat_template}
+    for name in sorted({*names, *changed_files}):
+        yield (
+            name,
+            _text(name, changed_files[name]) if name in changed_files else companion(host, name),
+        )
 
 
 def _with_new_tokens(
     host: Source, names: list[str], vocabulary: OutputVocabulary
 ) -> dict[str, dict[str, Any]]:
-    added = {t.content: t for t in vocabulary.new if t.definition is not None}
-    changed = {TOKENIZER: extended_tokenizer(vocabulary)}
+    new_tokens = {t.content: t for t in vocabulary.new if t.definition is not None}
+    changed_files = {TOKENIZER: extended_tokenizer(vocabulary)}
     if "added_tokens.json" in names:
         added_tokens = _read(host, names, "added_tokens.json")
-        changed["added_tokens.json"] = {**added_tokens, **{c: t.id for c, t in added.items()}}
-    config = _read(host, names, CONFIG)
-    if config.get("added_tokens_decoder") is not None:
-        decoder = dict(added_tokens_decoder(config, host.folder / CONFIG))
-        decoder |= {str(t.id): _definition(t.content, t.definition) for t in added.values()}
-        changed[CONFIG] = {**config, "added_tokens_decoder": decoder}
-    return changed
+        changed_files["added_tokens.json"] = {
+            **added_tokens,
+            **{c: t.id for c, t in new_tokens.items()},
+        }
+    tokenizer_config = _read(host, names, CONFIG)
+    if tokenizer_config.get("added_tokens_decoder") is not None:
+        decoder = dict(added_tokens_decoder(tokenizer_config, host.folder / CONFIG))
+        decoder |= {str(t.id): _definition(t.content, t.definition) for t in new_tokens.values()}
+        changed_files[CONFIG] = {**tokenizer_config, "added_tokens_decoder": decoder}
+    return changed_files
 
 
 def extended_tokenizer(vocabulary: OutputVocabulary) -> dict[str, Any]:
@@ -102,24 +108,24 @@ def _extended_model(host: Mapping[str, Any], vocabulary: OutputVocabulary) -> di
     A loader numbers the added tokens that are not in the vocabulary from its end. With all tokens
     in the vocabulary, every token keeps its id.
     """
-    model = dict(host)
-    host_vocabulary = model["vocab"]
+    new_model = dict(host)
+    host_vocabulary = new_model["vocab"]
     if isinstance(host_vocabulary, Mapping):
-        model["vocab"] = {**host_vocabulary, **vocabulary.ids}
+        new_model["vocab"] = {**host_vocabulary, **vocabulary.ids}
         if vocabulary.merges:
-            host_merges = model.get("merges") or []
+            host_merges = new_model.get("merges") or []
             use_texts = bool(host_merges) and isinstance(host_merges[0], str)
-            pairs = [" ".join(pair) if use_texts else list(pair) for pair in vocabulary.merges]
-            model["merges"] = [*host_merges, *pairs]
-        return model
+            new_merges = [" ".join(pair) if use_texts else list(pair) for pair in vocabulary.merges]
+            new_model["merges"] = [*host_merges, *new_merges]
+        return new_model
     new_score = min((score for _, score in host_vocabulary), default=0.0) - _SCORE_GAP
     by_number = {number: token for token, number in vocabulary.ids.items()}
     appended_pieces = [
         [by_number.get(number, f"<no token {number}>"), new_score]
         for number in range(len(host_vocabulary), max(by_number) + 1)
     ]
-    model["vocab"] = [*host_vocabulary, *appended_pieces]
-    return model
+    new_model["vocab"] = [*host_vocabulary, *appended_pieces]
+    return new_model
 
 
 def _definition(content: str, definition: Mapping[str, Any] | None) -> dict[str, Any]:

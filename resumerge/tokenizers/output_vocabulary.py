@@ -25,7 +25,7 @@ class NewToken:
     """A token that the host's vocabulary lacks.
 
     Args:
-        content: the token's text.
+        content: the token's text as vocabularies have it, such as ``Ġthe``.
         id: the token's number in the output.
         definition: the definition of an added token, as in tokenizer.json; None for a plain token,
             which text is never split into.
@@ -71,7 +71,7 @@ def make_output_vocabulary(
     The host is the model that the setting names; for ``union`` and ``base``, it is the reference.
 
     Args:
-        recipe: the recipe.
+        recipe: the recipe, whose merged models give their tokens to a union.
         setting: the recipe's choice of a vocabulary.
         reference: the base model, or else the first model.
         vocabularies: the vocabulary of each model in the recipe.
@@ -82,28 +82,32 @@ def make_output_vocabulary(
     """
     host_ref = setting.source if isinstance(setting.source, ModelRef) else reference
     host = vocabularies[host_ref]
-    merged = [vocabularies[ref] for ref in dict.fromkeys([host_ref, *recipe.merged_models])]
+    merged_vocabularies = [
+        vocabularies[ref] for ref in dict.fromkeys([host_ref, *recipe.merged_models])
+    ]
     ids = dict(host.ids)
-    new = tuple(_new_tokens(setting, merged, vocabularies, ids))
+    new_tokens = tuple(_new_tokens(setting, merged_vocabularies, vocabularies, ids))
     rows_with_token = max(ids.values(), default=-1) + 1
     multiple = setting.pad_to_multiple_of
     output = OutputVocabulary(
         host,
         vocabularies[reference],
-        new,
+        new_tokens,
         ids,
         -(-rows_with_token // multiple) * multiple
         if multiple
         else max(rows_with_token, rows[host_ref]),
         rows[reference],
-        _further_merges(merged) if any(token.definition is None for token in new) else (),
+        _further_merges(merged_vocabularies)
+        if any(token.definition is None for token in new_tokens)
+        else (),
     )
     problems, notes = _compare_kinds(recipe, setting, host, vocabularies)
     if not ids:
         problems.append(_no_tokens(recipe, setting, host_ref))
-    if new:
+    if new_tokens:
         notes.append(
-            f"the vocabulary is that of {host_ref} plus {len(new):,} more: "
+            f"the vocabulary is that of {host_ref} plus {len(new_tokens):,} more: "
             f"{len(ids):,} tokens, {output.rows:,} rows"
         )
     return output, problems, notes
@@ -129,8 +133,8 @@ def _new_tokens(
     candidates: list[tuple[str, Mapping[str, Any] | None]] = []
     if setting.source == "union":
         for vocabulary in merged:
-            in_order = sorted(vocabulary.ids, key=vocabulary.ids.__getitem__)
-            candidates += [(token, vocabulary.added.get(token)) for token in in_order]
+            ordered_tokens = sorted(vocabulary.ids, key=vocabulary.ids.__getitem__)
+            candidates += [(token, vocabulary.added.get(token)) for token in ordered_tokens]
     for token, row in setting.tokens.items():
         definitions = vocabularies[row.model].added if row.model else {}
         candidates.append((token, {**definitions.get(row.token or token, PLAIN), "content": token}))

@@ -22,7 +22,7 @@ class Tokenizers:
             reference's, for a mixture whose gates are computed from prompts; otherwise empty.
         templates: the chat template of every merged model, or None for a model without one; empty
             unless the recipe has ``chat_template: auto``.
-        without: the models without a tokenizer.
+        without: the models without a tokenizer, also if the recipe needs none.
         assumed: for each model without a tokenizer whose vocabulary is needed, the model whose
             vocabulary is assumed.
     """
@@ -47,7 +47,7 @@ def read_tokenizers(
     recipe names as ``tokenizer`` is assumed.
 
     Args:
-        recipe: the recipe.
+        recipe: the recipe, whose keys decide which tokenizers and templates are read.
         sources: the opened models of the recipe.
         metadata: the metadata cache of remote files; None for the default one.
         offline: do not use the network.
@@ -56,14 +56,20 @@ def read_tokenizers(
         InputError: a tokenizer is missing or damaged; the error lists the problems of all models.
         Resumable: the network failed.
     """
-    without = frozenset(ref for ref, source in sources.items() if not has_tokenizer(source))
+    refs_without_tokenizer = frozenset(
+        ref for ref, source in sources.items() if not has_tokenizer(source)
+    )
     problems: list[Problem] = []
     vocabularies: dict[ModelRef, Vocabulary] = {}
-    assumed: dict[ModelRef, ModelRef] = {}
+    assumed_by_ref: dict[ModelRef, ModelRef] = {}
     for ref, source in sources.items() if recipe.tokenizer else ():
-        stand_in = _assumed_model(recipe, without) if ref in without else None
-        if stand_in is not None and recipe.tokenizer and recipe.tokenizer.source != ref:
-            assumed[ref] = stand_in
+        assumed_ref = (
+            _assumed_model(recipe, refs_without_tokenizer)
+            if ref in refs_without_tokenizer
+            else None
+        )
+        if assumed_ref is not None and recipe.tokenizer and recipe.tokenizer.source != ref:
+            assumed_by_ref[ref] = assumed_ref
             continue
         try:
             vocabularies[ref] = read_vocabulary(source, metadata, offline=offline)
@@ -71,12 +77,12 @@ def read_tokenizers(
             problems += error.problems
     if _has_prompts(recipe):
         reference = _first(recipe)
-        if reference in without:
+        if reference in refs_without_tokenizer:
             raise InputError([_prompts_alone(recipe, reference)])
         vocabularies[reference] = read_vocabulary(sources[reference], metadata, offline=offline)
     if problems:
         raise InputError(problems)
-    vocabularies |= {ref: vocabularies[stand_in] for ref, stand_in in assumed.items()}
+    vocabularies |= {ref: vocabularies[assumed_ref] for ref, assumed_ref in assumed_by_ref.items()}
     models_with_templates = recipe.merged_models if recipe.chat_template == "auto" else ()
     templates = {
         ref: read_chat_template(sources[ref], metadata, offline=offline)
@@ -86,9 +92,9 @@ def read_tokenizers(
         recipe.chat_template if recipe.chat_template != "auto" else any(templates.values())
     )
     reference = _first(recipe)
-    if needs_template and not recipe.tokenizer and reference in without:
+    if needs_template and not recipe.tokenizer and reference in refs_without_tokenizer:
         raise InputError([_template_alone(recipe, reference)])
-    return Tokenizers(vocabularies, templates, without, assumed)
+    return Tokenizers(vocabularies, templates, refs_without_tokenizer, assumed_by_ref)
 
 
 def _first(recipe: Recipe) -> ModelRef:

@@ -33,14 +33,14 @@ class RowAlignment:
     """The alignment of the rows of vocabulary tensors with the output's vocabulary, token by token.
 
     Args:
-        recipe: the recipe.
+        recipe: the recipe, whose merged models are checked, and which problems refer to.
         setting: the recipe's choice of a vocabulary.
         models: the models of the recipe, under the reference's names of tensors.
         vocabularies: the vocabulary of each model. For ``union`` and ``base``, the vocabulary of
             the reference (the base, or else the first model) is the host.
         assumed: for each model without a tokenizer, the model whose vocabulary is assumed.
-        problems: the problems that were found.
-        notes: sentences for the user.
+        problems: the problems found so far. `aligned` adds to them.
+        notes: the sentences for the user so far. `aligned` adds to them.
 
     Attributes:
         vocabulary: the output's vocabulary.
@@ -63,9 +63,9 @@ class RowAlignment:
         }
         self._known: dict[tuple[tuple[ModelRef, ...], ModelRef | None], list[Rows]] = {}
         self._check_assumed()
-        rows = {ref: self._size(ref) for ref in self.vocabularies}
+        row_counts = {ref: self._size(ref) for ref in self.vocabularies}
         self.vocabulary, problems, notes = make_output_vocabulary(
-            self.recipe, self.setting, self.models.reference, self.vocabularies, rows
+            self.recipe, self.setting, self.models.reference, self.vocabularies, row_counts
         )
         self.problems += problems
         self.notes += notes
@@ -89,7 +89,7 @@ class RowAlignment:
         Inputs without a row for each token are returned unchanged, with their own shape.
 
         Args:
-            refs: the models of the inputs.
+            refs: the model of each input, in the order of `tensors`.
             tensors: the inputs, one for each model.
             base: the base model; None without one.
         """
@@ -110,13 +110,13 @@ class RowAlignment:
         if (refs, base) not in self._known:
             self._known[refs, base] = self._rows(refs, base, further_models)
         rows_of_inputs = zip(self._known[refs, base], refs, tensors)
-        aligned = tuple(
+        aligned_tensors = tuple(
             tensor
-            if rows.is_identity(k, self._size(ref))
+            if rows.is_identity(input_index, self._size(ref))
             else Gathered.of(tensor.name, shape, tuple(tables), rows)
-            for k, (rows, ref, tensor) in enumerate(rows_of_inputs)
+            for input_index, (rows, ref, tensor) in enumerate(rows_of_inputs)
         )
-        return aligned, shape
+        return aligned_tensors, shape
 
     def _models_of_tokens(self) -> list[ModelRef]:
         """Return the models whose rows of single tokens the recipe requests."""
@@ -132,20 +132,20 @@ class RowAlignment:
         """Return the origin of each row of the output, for each input.
 
         Args:
-            refs: the models of the inputs.
+            refs: the model of each input. The place in this order is the number of its table.
             base: the base model; None without one.
             further_models: the models of the tables after the inputs, for the recipe's tokens.
         """
-        ids, count = self.vocabulary.ids, self.vocabulary.rows
+        ids, row_count = self.vocabulary.ids, self.vocabulary.rows
         rows_with_token = max(ids.values(), default=-1) + 1
-        own_rows = np.stack([self._own(ref, count) for ref in refs])
-        has_token = np.zeros(count, bool)
+        own_rows = np.stack([self._own(ref, row_count) for ref in refs])
+        has_token = np.zeros(row_count, bool)
         has_token[list(ids.values())] = True
         fallback = _fallback(own_rows, refs.index(base) if base in refs else None)
-        unseen = has_token & (own_rows < 0).all(0)
+        is_unseen = has_token & (own_rows < 0).all(0)
         for token, row in self.setting.tokens.items():
             number = ids[token]
-            unseen[number] = False
+            is_unseen[number] = False
             if row.model is None:
                 fallback.origins[number] = ZERO
             else:
@@ -154,15 +154,16 @@ class RowAlignment:
                 fallback.firsts[number] = self._number(token, row)
             if row.force:
                 own_rows[:, number] = -1
-        if unseen.any():
+        if is_unseen.any():
             self.notes.append(
-                f"{int(unseen.sum())} tokens are in none of the merged models: their rows are zeros"
+                f"{int(is_unseen.sum())} tokens are in none of the merged models: "
+                "their rows are zeros"
             )
         rows_of_inputs = []
-        for k, ref in enumerate(refs):
-            spare = self._spare(ref, count, has_token)
-            rows = np.where(spare, np.arange(count), own_rows[k])
-            origins = np.where(rows >= 0, k, fallback.origins)
+        for input_index, ref in enumerate(refs):
+            is_spare = self._spare(ref, row_count, has_token)
+            rows = np.where(is_spare, np.arange(row_count), own_rows[input_index])
+            origins = np.where(rows >= 0, input_index, fallback.origins)
             firsts = np.where(rows >= 0, rows, fallback.firsts)
             self._pad(origins, rows_with_token)
             rows_of_inputs.append(Rows.of(origins, firsts, rows_with_token, fallback.averages))
@@ -189,11 +190,11 @@ class RowAlignment:
 
     def _spare(self, ref: ModelRef, count: int, has_token: np.ndarray) -> np.ndarray:
         """Return a mask of the rows that exist in the output and in a model without a token."""
-        spare = ~has_token
-        spare[self._size(ref) :] = False
-        with_token = [n for n in self.vocabularies[ref].ids.values() if n < count]
-        spare[with_token] = False
-        return spare
+        is_spare = ~has_token
+        is_spare[self._size(ref) :] = False
+        used_numbers = [n for n in self.vocabularies[ref].ids.values() if n < count]
+        is_spare[used_numbers] = False
+        return is_spare
 
     def _number(self, token: str, row: TokenRow) -> int:
         assert row.model is not None
@@ -203,43 +204,47 @@ class RowAlignment:
 
     def _check_assumed(self) -> None:
         """Check that a model without a tokenizer has a row for each token of the assumed one."""
-        for ref, assumed in self.assumed.items():
+        for ref, assumed_ref in self.assumed.items():
             rows_needed = max(self.vocabularies[ref].ids.values(), default=-1) + 1
-            rows, assumed_rows = self._tensors[ref].size, self._size(assumed)
+            rows, assumed_rows = self._tensors[ref].size, self._size(assumed_ref)
             if rows is not None and rows < rows_needed:
                 self.problems.append(
                     self.recipe.problem(
-                        f"{ref} has no tokenizer, and too few rows for the tokenizer of {assumed}",
+                        f"{ref} has no tokenizer, and too few rows for the tokenizer of "
+                        f"{assumed_ref}",
                         self.setting.path("source"),
-                        expected=f"{rows_needed:,} rows, one for each token of {assumed}; or a "
+                        expected=f"{rows_needed:,} rows, one for each token of {assumed_ref}; or a "
                         "tokenizer.json beside its weights",
                         found=f"{rows:,} rows",
                         fix="Save the model's own tokenizer into its folder",
                     )
                 )
                 continue
-            note = f"{ref} has no tokenizer: the tokens of {assumed} are assumed"
+            note = f"{ref} has no tokenizer: the tokens of {assumed_ref} are assumed"
             if rows is not None and rows != assumed_rows:
-                note += f", though it has {rows:,} rows, and {assumed} has {assumed_rows:,}"
+                note += f", though it has {rows:,} rows, and {assumed_ref} has {assumed_rows:,}"
             self.notes.append(note)
 
     def _check_identified(self) -> None:
         """Check that the tensors with a row for each token are known, if rows must be moved."""
         for ref in self.recipe.merged_models:
-            tensors = self._tensors[ref]
-            if not self._moves_rows(ref) or (tensors.size is not None and not tensors.undecided):
+            vocabulary_tensors = self._tensors[ref]
+            if not self._moves_rows(ref) or (
+                vocabulary_tensors.size is not None and not vocabulary_tensors.undecided
+            ):
                 continue
             shapes = {
-                name: self.models.sources[ref].tensors[name].shape for name in tensors.undecided
+                name: self.models.sources[ref].tensors[name].shape
+                for name in vocabulary_tensors.undecided
             }
-            described = [f"{name} {list(shape)}" for name, shape in shapes.items()]
+            shape_texts = [f"{name} {list(shape)}" for name, shape in shapes.items()]
             self.problems.append(
                 self.recipe.problem(
                     f"The tensors of {ref} with one row per token cannot be identified",
                     self.setting.path("source"),
                     expected="embeddings, output heads and their biases, with vocab_size rows "
                     "(config.json)",
-                    found=listed(described) if described else "no such tensor",
+                    found=listed(shape_texts) if shape_texts else "no such tensor",
                     fix="Merge models whose tokenizers give each token the same id: then no row "
                     "has to be moved",
                 )
@@ -262,25 +267,25 @@ class RowAlignment:
             vocabulary, size = self.vocabularies[row.model], self._size(row.model)
             token_in_model = row.token or token
             if row.token_id is not None:
-                fits, expected = row.token_id < size, f"a token id below {size}"
+                has_row, expected_text = row.token_id < size, f"a token id below {size}"
             else:
-                fits = vocabulary.ids.get(token_in_model, size) < size
+                has_row = vocabulary.ids.get(token_in_model, size) < size
                 models_with_token = [
                     str(ref) for ref, v in self.vocabularies.items() if token_in_model in v.ids
                 ]
-                expected = (
+                expected_text = (
                     f"one of: {', '.join(models_with_token)}"
                     if models_with_token
                     else "a token that a model has"
                 )
-            if not fits:
+            if not has_row:
                 self.problems.append(
                     self.recipe.problem(
                         f"{row.model} has no row for the token {token_in_model!r}"
                         if row.token_id is None
                         else f"{row.model} has no row for the token id {row.token_id}",
                         f"{self.setting.path('tokens')}.{token}.source",
-                        expected=expected,
+                        expected=expected_text,
                         found=f"{len(vocabulary.ids):,} tokens, {size:,} rows",
                         fix="Name a model that has this token, or another token: "
                         "{kind: model_token, model: …, token: …}",

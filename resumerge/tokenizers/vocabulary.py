@@ -98,10 +98,10 @@ class Vocabulary:
         return [self._pair(merge) for merge in merges]
 
     def _pair(self, merge: Any) -> tuple[str, str]:
-        parts = merge.split(" ", 1) if isinstance(merge, str) else merge
-        if not isinstance(parts, list) or [type(part) for part in parts] != [str, str]:
+        pieces = merge.split(" ", 1) if isinstance(merge, str) else merge
+        if not isinstance(pieces, list) or [type(part) for part in pieces] != [str, str]:
             raise _damaged(self._where, "model.merges: pairs of pieces", _shown(merge))
-        return parts[0], parts[1]
+        return pieces[0], pieces[1]
 
     @property
     def _where(self) -> str:
@@ -114,7 +114,7 @@ def read_vocabulary(
     """Read a model's tokenizer. The small tokenizer files of a remote model are downloaded.
 
     Args:
-        source: the model.
+        source: the model. If it has an adapter with a tokenizer, that one is read.
         metadata: the metadata cache of remote files; None for the default one.
         offline: do not use the network.
 
@@ -213,13 +213,15 @@ def _fetched(source: Source, metadata: MetadataCache | None, offline: bool) -> t
 
 
 def _kind(facts: Mapping[str, Any]) -> str:
-    model = str(facts["model"].get("type"))
-    text = json.dumps([facts.get(key) for key in ("normalizer", "pre_tokenizer", "decoder")])
-    if '"ByteLevel"' in text:
-        return f"{model}, byte-level"
-    if "Metaspace" in text or "\\u2581" in text:
-        return f"{model} with ▁ for spaces"
-    return model
+    model_kind = str(facts["model"].get("type"))
+    settings_json = json.dumps(
+        [facts.get(key) for key in ("normalizer", "pre_tokenizer", "decoder")]
+    )
+    if '"ByteLevel"' in settings_json:
+        return f"{model_kind}, byte-level"
+    if "Metaspace" in settings_json or "\\u2581" in settings_json:
+        return f"{model_kind} with ▁ for spaces"
+    return model_kind
 
 
 def _template(source: Source, files: tuple[str, ...], config: Mapping[str, Any]) -> str | None:
@@ -244,23 +246,25 @@ def _tokens(
     listed_tokens = _added_tokens(facts, folder / TOKENIZER)
     config = read_json(source, CONFIG) if CONFIG in files else {}
     config_definitions = added_tokens_decoder(config, folder / CONFIG)
-    added: dict[str, dict[str, Any]] = {}
+    added_definitions: dict[str, dict[str, Any]] = {}
     numbers = set(ids.values())
     for number, entry in (
         *listed_tokens,
         *((int(key), entry) for key, entry in config_definitions.items()),
     ):
         content = entry["content"]
-        if content not in added and (content in ids or number not in numbers):
+        if content not in added_definitions and (content in ids or number not in numbers):
             ids.setdefault(content, number)
             numbers.add(ids[content])
-            added[content] = {k: v for k, v in entry.items() if k not in ("id", "__type")}
-    largest = max(numbers, default=0)
-    if largest - len(numbers) > _MOST_FREE_IDS:
-        expected = f"at most {_MOST_FREE_IDS:,} unused ids"
-        used_ids = f"{len(numbers):,} ids up to {largest:,}"
-        raise _damaged(str(folder / TOKENIZER), expected, used_ids)
-    return ids, added
+            added_definitions[content] = {
+                k: v for k, v in entry.items() if k not in ("id", "__type")
+            }
+    largest_id = max(numbers, default=0)
+    if largest_id - len(numbers) > _MOST_FREE_IDS:
+        expected_text = f"at most {_MOST_FREE_IDS:,} unused ids"
+        used_ids = f"{len(numbers):,} ids up to {largest_id:,}"
+        raise _damaged(str(folder / TOKENIZER), expected_text, used_ids)
+    return ids, added_definitions
 
 
 def _plain_tokens(facts: Mapping[str, Any], where: Path) -> dict[str, int]:
