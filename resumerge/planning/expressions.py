@@ -278,8 +278,8 @@ class Expressions:
     def _head_is_optional(self, spec: TensorSpec) -> bool:
         sources = self.models.sources
         return is_tied_copy(sources[self.models.reference], spec.name) and not any(
-            n in sources[i.model].tensors and not is_tied_copy(sources[i.model], n)
-            for i, n in zip(spec.slice_.inputs, spec.names)
+            name in sources[input_.model].tensors and not is_tied_copy(sources[input_.model], name)
+            for input_, name in zip(spec.slice_.inputs, spec.names)
         )
 
 

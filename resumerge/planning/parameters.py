@@ -55,9 +55,9 @@ class Parameters:
             names: the output tensor's names, which filters are compared with.
         """
         values = {
-            p.name: self._value(p, spec, None, names)
-            for p in self.method.parameters
-            if not p.per_model
+            parameter.name: self._value(parameter, spec, None, names)
+            for parameter in self.method.parameters
+            if not parameter.per_model
         }
         return self._shared(values)
 
@@ -76,9 +76,9 @@ class Parameters:
         if is_base and self.method.base != "none":
             return {}
         values = {
-            p.name: self._value(p, spec, input_, names)
-            for p in self.method.parameters
-            if p.per_model
+            parameter.name: self._value(parameter, spec, input_, names)
+            for parameter in self.method.parameters
+            if parameter.per_model
         }
         return self._shared(values)
 

@@ -121,7 +121,7 @@ class Shard:
         number: the shard's place in the plan.
         name: final name, without ``.partial``; in a pipeline, with the folder of its component.
         header: the file's first bytes: the length and the JSON.
-        nbytes: size of the whole file.
+        nbytes: size of the whole file in bytes, with the header.
         first: the number of its first unit in the plan. The units of a shard are consecutive.
         last: one past the number of its last unit.
         copied: the weight file whose exact copy this file is; None if this file is no copy.
@@ -150,7 +150,7 @@ class LayerMap:
     Args:
         stack: the stack's name in the output, like ``model.layers``.
         keys: the dotted keys of config.json that hold the number of the stack's layers.
-        origins: the origin of each layer of the output.
+        origins: the origin of each layer of the stack, in the order of the output.
     """
 
     stack: str

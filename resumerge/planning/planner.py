@@ -296,9 +296,9 @@ class _Planner:
         if self.recipe.tokenizer is None:
             return _Tokens(None, template)
         vocabularies = self.tokenizers.vocabularies
-        assumed = self.tokenizers.assumed
+        assumed_models = self.tokenizers.assumed
         row_alignment = RowAlignment(
-            self.recipe, self.recipe.tokenizer, self.models, vocabularies, assumed
+            self.recipe, self.recipe.tokenizer, self.models, vocabularies, assumed_models
         )
         return _Tokens(row_alignment, template)
 

@@ -173,19 +173,22 @@ def _check_counts(
                     "or stacked together",
                 )
                 continue
-            fewest = min(count, counts[stack])
+            fewest_layers = min(count, counts[stack])
             layer_counts = ((models.reference, counts[stack]), (input_.model, count))
-            merged_slices = spelled_slices([[(str(m), (0, fewest)) for m, _ in layer_counts]])
+            merged_slices = spelled_slices(
+                [[(str(m), (0, fewest_layers)) for m, _ in layer_counts]]
+            )
             stacked_slices = spelled_slices([[(str(m), (0, n))] for m, n in layer_counts])
             yield recipe.problem(
                 headline,
                 input_.path or module.path,
                 expected=expected_text,
                 found=found_text,
-                fix=f"To merge the first {fewest} layers of each, write the first lines below in "
-                "place of `models:`; to stack one model's layers on the other's, use the last "
-                "lines as the recipe",
-                paste=f"# the first {fewest} layers of each, merged:\nslices:\n{merged_slices}"
+                fix=f"To merge the first {fewest_layers} layers of each, write the first lines "
+                "below in place of `models:`; to stack one model's layers on the other's, use the "
+                "last lines as the recipe",
+                paste=f"# the first {fewest_layers} layers of each, merged:\nslices:\n"
+                f"{merged_slices}"
                 f"# stacked:\nmerge_method: passthrough\nslices:\n{stacked_slices}",
             )
 
@@ -229,8 +232,8 @@ def slice_of(module: Module, place: int) -> Slice:
     """Return the slice that contains a layer of the output, by the layer's number."""
     layers_so_far = 0
     for slice_ in module.slices:
-        first, stop = slice_.inputs[0].layer_range or (0, 0)
-        layers_so_far += stop - first
+        first_layer, stop_layer = slice_.inputs[0].layer_range or (0, 0)
+        layers_so_far += stop_layer - first_layer
         if layers_so_far > place:
             break
     return slice_

@@ -96,10 +96,10 @@ def stacked(
                     f"{part.stack}.{output_layer}.{inner_name}",
                     slice_,
                     tuple(
-                        f"{models.stack_in(i.model, part.stack)}."
-                        f"{i.layer_range[0] + step_in_slice}.{inner_name}"
-                        for i in slice_.inputs
-                        if i.layer_range
+                        f"{models.stack_in(input_.model, part.stack)}."
+                        f"{input_.layer_range[0] + step_in_slice}.{inner_name}"
+                        for input_ in slice_.inputs
+                        if input_.layer_range
                     ),
                     step_position(step_in_slice, stop - start),
                     module,
@@ -122,13 +122,13 @@ def layer_map(models: ModelViews, module: Module, stack: str) -> LayerMap:
     origins = [
         LayerOrigin(
             tuple(
-                (models.sources[i.model].number, i.layer_range[0] + step)
-                for i in slice_.inputs
-                if i.layer_range
+                (models.sources[input_.model].number, input_.layer_range[0] + step_in_slice)
+                for input_ in slice_.inputs
+                if input_.layer_range
             )
         )
         for slice_ in module.slices
-        for step in range(_length(slice_))
+        for step_in_slice in range(_length(slice_))
     ]
     return LayerMap(
         stack, tuple(models.layers[models.reference].keys.get(stack, ())), tuple(origins)
@@ -169,7 +169,9 @@ def _untied(
     reference = models.sources[models.reference]
     stored_by_tied = tied_names(reference.config, reference.tensors)
     stored_by_tied = {
-        name: stored for name, stored in stored_by_tied.items() if stored in part.tensors
+        name: stored_name
+        for name, stored_name in stored_by_tied.items()
+        if stored_name in part.tensors
     }
     heads = {i.model: untied_head(models.sources[i.model]) for i in last.inputs}
     own_head_spec = None
@@ -183,12 +185,12 @@ def _untied(
         break
     if own_head_spec is None and _same_inputs(first, last):
         return
-    for name, stored in stored_by_tied.items():
+    for name, stored_name in stored_by_tied.items():
         if own_head_spec is None or not is_head(name):
             slice_ = first if is_embedding(name) else last
             names = tuple(heads.get(i.model) or name for i in slice_.inputs)
             names = names if is_head(name) else (name,) * len(slice_.inputs)
-            yield TensorSpec(name, slice_, names, 0.0, module, stored)
+            yield TensorSpec(name, slice_, names, 0.0, module, stored_name)
     if own_head_spec is not None:
         yield own_head_spec
 
@@ -196,8 +198,12 @@ def _untied(
 def _same_inputs(first: Slice, last: Slice) -> bool:
     """Return whether two slices compute a tensor outside the layers from the same inputs."""
     first_key, last_key = (
-        (s.base_model, s.parameters, [(i.model, i.parameters) for i in s.inputs])
-        for s in (first, last)
+        (
+            slice_.base_model,
+            slice_.parameters,
+            [(input_.model, input_.parameters) for input_ in slice_.inputs],
+        )
+        for slice_ in (first, last)
     )
     return first_key == last_key
 
@@ -213,9 +219,9 @@ def tied_like_reference(models: ModelViews, targets: list[Target]) -> list[Targe
     stored_by_tied = tied_names(reference.config, reference.tensors)
     target_by_name = {target.name: target for target in targets}
     pairs = [
-        (target_by_name[n], target_by_name[s])
-        for n, s in stored_by_tied.items()
-        if n in target_by_name and s in target_by_name
+        (target_by_name[tied_name], target_by_name[stored_name])
+        for tied_name, stored_name in stored_by_tied.items()
+        if tied_name in target_by_name and stored_name in target_by_name
     ]
     if any(
         tied_target.expression.as_json() != stored_target.expression.as_json()
@@ -262,9 +268,9 @@ def unused_tensors(
             models.name_in(ref, name) for name in reference_tensors
         }
         unused_names[ref] = [
-            n
-            for n in source.tensors
-            if n not in used_or_like_reference and not is_tied_copy(source, n)
+            name
+            for name in source.tensors
+            if name not in used_or_like_reference and not is_tied_copy(source, name)
         ]
     for module, part in whole_modules:
         stacks = {s for s in models.layers[models.reference].counts if _holds(part, s)}

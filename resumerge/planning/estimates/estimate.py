@@ -36,8 +36,9 @@ class Estimate:
         cached: bytes of the files of `read` that are on this machine.
         steps: the steps, which are computed before the blocks.
         uses_torch: whether a method or a step computes with torch.
-        memory: the memory, for any number of threads.
-        time: the time, for any number of threads and any speed of the machine.
+        memory: the figures that the memory follows from, for any number of threads.
+        time: the figures that the time follows from, for any number of threads and any speed of the
+            machine.
         notes: messages for the user, one line each.
     """
 
@@ -82,7 +83,8 @@ class Prediction:
     """The cost of a merge on one machine.
 
     Args:
-        need: memory of the merging process.
+        need: the memory that the merging process needs with the number of threads that was asked
+            for.
         seconds: seconds of the merge, without downloads.
         basis: text for the user, on the measurements that the time is based on.
     """

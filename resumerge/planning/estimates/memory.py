@@ -75,7 +75,8 @@ class MemoryNeed:
     """The bytes of RSS that a merge needs with a given number of threads, by their purpose.
 
     Args:
-        process: bytes of the process without its blocks.
+        process: bytes of the process without its blocks: the program, its libraries and clients,
+            and the plan.
         shared: bytes that all threads share, without their blocks: tokenizers, reductions, held
             values, and buffers.
         least: bytes of the blocks of one thread.
@@ -121,7 +122,8 @@ class MemoryEstimate:
     The uncommitted limit is not included, because uncommitted output is in the page cache.
 
     Args:
-        process: bytes of the process without its blocks.
+        process: bytes of the process without its blocks: the program, its libraries and clients,
+            and the plan.
         vocabulary: bytes of the tokenizers that are read, and of the maps of rows made from them.
         reductions: the most bytes that the reductions of two consecutive units need together,
             because a unit starts before the previous unit is done. Further units start only if they

@@ -50,8 +50,8 @@ class FileReads:
             for stored, fetched_bytes in _fetched_of_plain(unit):
                 self._fetch((stored.source, stored.file), fetched_bytes)
         else:
-            for reads_of_pass in passes_of_unit(unit):
-                self._expect(reads_of_pass)
+            for pass_reads in passes_of_unit(unit):
+                self._expect(pass_reads)
         self._once.update(nodes)
 
     def streamed(self, steps: Iterable[Step]) -> dict[SourceFileKey, int]:

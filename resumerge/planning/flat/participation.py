@@ -27,7 +27,7 @@ def without_part(
     Args:
         recipe: the recipe of the flat merge, for the file and line of problems.
         tensors: the tensors of each model that is merged.
-        specs: every tensor of the output.
+        specs: every tensor of the output, with the inputs that it is made from.
         unshared: the treatment of tensors that only some models have. If they are refused, a tensor
             that two models have counts as merged, because an option would keep it.
     """

@@ -75,7 +75,7 @@ def with_ranks(plan: Plan, chosen: Mapping[str, int]) -> Plan:
     The adapter remains the same, so the fingerprint and the shard size do not change.
 
     Args:
-        plan: the plan with the highest ranks.
+        plan: the plan in which every module has the highest rank that it may get.
         chosen: the rank of each module, by the module's name. A module that is missing keeps the
             rank that it has in the plan.
     """
@@ -243,11 +243,18 @@ def _check_count(recipe: Recipe, method: MergeMethod, inputs: Sequence[Input]) -
     A base model that the method requires counts in its `fewest` and `most`, but not as an adapter.
     """
     needs_base = method.base == "required"
-    fewest, most = max(1, method.fewest - needs_base), method.most and method.most - needs_base
-    if len(inputs) < fewest or (most is not None and len(inputs) > most):
-        expected_count = f"exactly {most}" if most == fewest else f"at least {fewest}"
-        if most is not None and len(inputs) > most > fewest:
-            expected_count = f"at most {most}"
+    fewest_adapters, most_adapters = (
+        max(1, method.fewest - needs_base),
+        method.most and method.most - needs_base,
+    )
+    if len(inputs) < fewest_adapters or (most_adapters is not None and len(inputs) > most_adapters):
+        expected_count = (
+            f"exactly {most_adapters}"
+            if most_adapters == fewest_adapters
+            else f"at least {fewest_adapters}"
+        )
+        if most_adapters is not None and len(inputs) > most_adapters > fewest_adapters:
+            expected_count = f"at most {most_adapters}"
         yield recipe.problem(
             f"{method.name} takes {expected_count} adapter{'s' * (expected_count[-1] != '1')}",
             "models",

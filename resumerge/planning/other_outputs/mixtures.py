@@ -32,7 +32,7 @@ def plan_mixture(
         sources: every model that the recipe names, opened and numbered.
         tokenizers: the tokenizers for the gates' prompts; empty if there are no prompts.
         seed: the seed of random gates and noise.
-        shard_size: largest shard in bytes.
+        shard_size: the most bytes of tensors in a shard, unless a single tensor is larger.
 
     Raises:
         InputError: the mixture cannot be made; holds every problem that was found.

@@ -89,7 +89,7 @@ def quantised_like_reference(
         raise InputError([_not_written(recipe, unwritten_kinds)])
     part_names = {part for weight in form.weights.values() for part in weight.parts}
     names_without_weight = [
-        n for n in stored_tensors if n not in part_names and n not in reference.tensors
+        name for name in stored_tensors if name not in part_names and name not in reference.tensors
     ]
     quantised_targets += (_copied(stored_tensors[name]) for name in names_without_weight)
     tensors = frozenset({*part_names, *names_without_weight})
@@ -126,9 +126,9 @@ def _copies(merged: Merged) -> bool:
 
 
 def _copied(stored: Stored) -> Target:
-    tensors = {stored.name: stored.shape}
-    block = block_elements(None)
-    return Target(stored.name, stored.dtype, stored.shape, block, stored, tensors)
+    shapes = {stored.name: stored.shape}
+    block_size = block_elements(None)
+    return Target(stored.name, stored.dtype, stored.shape, block_size, stored, shapes)
 
 
 def _written(target: Target, weight: StoredWeight, stored: Mapping[str, Stored]) -> list[Target]:

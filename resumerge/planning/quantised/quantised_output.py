@@ -12,7 +12,7 @@ class QuantisedOutput:
     """The quantisation of the output's weights.
 
     Args:
-        name: the value of ``out_dtype``.
+        name: the value of ``out_dtype``, which names the scheme.
         kind: the scheme in words, as notes and the model card name it.
         loaders: a sentence for the user, on the programs that load the output.
         config: the quantization_config of the output's config.json.

@@ -118,7 +118,7 @@ def quantised_output(
                 plain_modules += map(_module, target.tensors)
     unquantised_modules = sorted({"lm_head", *plain_modules})
     quantised_names = frozenset(
-        n for target in output_targets if target.dtypes for n in target.tensors
+        name for target in output_targets if target.dtypes for name in target.tensors
     )
     if not quantised_names:
         found_text = (
@@ -184,8 +184,8 @@ def _unfit(scheme: OutputScheme, targets: Sequence[Target]) -> dict[str, str]:
     """
     linear_targets = {target.name: target for target in targets if _is_linear(target)}
     unfit_reasons = {
-        n: unfit_reason
-        for n, target in linear_targets.items()
+        name: unfit_reason
+        for name, target in linear_targets.items()
         if (unfit_reason := _why_unfit(scheme, target))
     }
     for name in list(unfit_reasons):

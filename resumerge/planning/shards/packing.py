@@ -46,7 +46,7 @@ def pack(
 
     Args:
         targets: the output tensors. The targets of one tensor follow each other.
-        shard_size: largest shard in bytes.
+        shard_size: the most bytes of tensors in a shard, unless a single tensor is larger.
         parts: the stem of each part's files, by the prefix of the part's tensors. The prefix is
             also the part's folder, and is not in the tensors' names in the files.
     """

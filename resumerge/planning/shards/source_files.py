@@ -39,7 +39,8 @@ class _WeightFile:
     """A weight file of the model.
 
     Args:
-        key: the key of the file in the plan.
+        key: the number of the source, and the file's name in it: with ``base/`` in front if the
+            source has an adapter.
         name: the file's name in the model's folder.
         first: the bytes of the file before the first tensor.
         entries: the tensors, in the order of their bytes.
@@ -129,7 +130,8 @@ def _files_of(source: Source) -> Iterator[_WeightFile]:
     prefix, model = ("base/", source.base) if source.base else ("", source)
     file_names = sorted(model.files)
     are_shards = all(
-        n.startswith(STEM) and is_shard_name(n) and model.files[n].first for n in file_names
+        file_name.startswith(STEM) and is_shard_name(file_name) and model.files[file_name].first
+        for file_name in file_names
     )
     if source.single or source.components or source.modules or not are_shards:
         return

@@ -45,14 +45,14 @@ def check_settings(
         for names in models.layer_tensors(reference, layers.stack).values()
         for name_in_layer in names
     }
-    unstated = [
+    unstated_settings = [
         setting
         for setting in move_settings(config, layers.keys, count, origins)[1]
         # A setting that is also stored as a tensor of the layer moves with the layer.
         if not any(name_in_layer.endswith(f".{setting.key}") for name_in_layer in names_in_layers)
     ]
-    if unstated:
-        yield _unstated_problem(recipe, models, module, layers, unstated)
+    if unstated_settings:
+        yield _unstated_problem(recipe, models, module, layers, unstated_settings)
 
 
 def _check_features(

@@ -60,9 +60,13 @@ def _check_layers(
     kinds = kinds_of(models, models.reference, layers.stack)
     output_layers: list[dict[str, tuple[int, ...]]] = [{} for _ in layers.origins]
     for name, shape in written.items():
-        numbered = split(name)
-        if numbered and numbered.stack == layers.stack and numbered.index < len(output_layers):
-            output_layers[numbered.index][numbered.rest] = shape
+        numbered_name = split(name)
+        if (
+            numbered_name
+            and numbered_name.stack == layers.stack
+            and numbered_name.index < len(output_layers)
+        ):
+            output_layers[numbered_name.index][numbered_name.rest] = shape
     for key in layers.keys:
         path = key.split(".")[:-1]
         settings_before = _together(layer_entries(reference_config, path, len(kinds)), len(kinds))

@@ -54,18 +54,23 @@ def _parts_of_layers(
         if inferred_layers.locate(name) is None and not name.startswith(f"{layers.stack}.")
     }
     sections = [section_at(reference.config, key.split(".")[:-1]) for key in layers.keys]
-    config_numbers = {k: v for s in sections for k, v in s.items() if type(v) is int and v > 0}
+    config_numbers = {
+        key: number
+        for section in sections
+        for key, number in section.items()
+        if type(number) is int and number > 0
+    }
     for key, width in config_numbers.items():
         if "per_layer" in key:
             wide_names = [
-                n
-                for n, shape in outside_shapes.items()
-                if "per_layer" in n and width * count in shape
+                name
+                for name, shape in outside_shapes.items()
+                if "per_layer" in name and width * count in shape
             ]
             if wide_names:
                 yield wide_names, f"with {count} parts of {key}: {width}"
     names_with_rows = [
-        n for n, shape in outside_shapes.items() if _has_rows_of_layers(n, shape, count)
+        name for name, shape in outside_shapes.items() if _has_rows_of_layers(name, shape, count)
     ]
     if names_with_rows:
         yield names_with_rows, f"with a row for each of the {count} layers"
@@ -76,9 +81,9 @@ def _parts_of_layers(
     }
     indices_by_stack: dict[str, set[int]] = defaultdict(set)
     for name in outside_shapes:
-        numbered = split(name)
-        if numbered is not None and not (is_bridge(name) or _CONVOLUTIONS.search(name)):
-            indices_by_stack[numbered.stack].add(numbered.index)
+        numbered_name = split(name)
+        if numbered_name is not None and not (is_bridge(name) or _CONVOLUTIONS.search(name)):
+            indices_by_stack[numbered_name.stack].add(numbered_name.index)
     for stack, indices in indices_by_stack.items():
         is_gapless = max(indices) == len(indices) - 1
         is_sparse = not is_gapless and len(indices) > 2 and count // 2 <= max(indices) < count

@@ -27,8 +27,8 @@ def with_kept(plan: Plan, names: Sequence[str]) -> Plan:
         stage_folder(stage): stage for stage in plan.stages if stage.recipe.name in names
     }
     kept_notes = (
-        f"the result of {s.recipe.name} is written, too: to {f}"
-        for f, s in stages_by_folder.items()
+        f"the result of {stage.recipe.name} is written, too: to {folder}"
+        for folder, stage in stages_by_folder.items()
     )
     return replace(
         with_models(plan, stages_by_folder.items()),

@@ -40,14 +40,14 @@ def have_same_reads(one: Unit, other: Unit) -> bool:
     Both units must be computed from the same tensors of models, and must need the same statistics
     or none. Units with a user's method are excluded, because the method may change its inputs.
     """
-    first, second = one.expression, other.expression
+    first_expression, second_expression = one.expression, other.expression
     return (
-        isinstance(first, Merged)
-        and isinstance(second, Merged)
-        and first.reads_as(second)
-        and one.block_elements == other.block_elements == first.block_elements
-        and not (is_users(first.method) or is_users(second.method))
-        and not any(isinstance(node, Merged | Spilled) for node in [*first.nodes()][:-1])
+        isinstance(first_expression, Merged)
+        and isinstance(second_expression, Merged)
+        and first_expression.reads_as(second_expression)
+        and one.block_elements == other.block_elements == first_expression.block_elements
+        and not (is_users(first_expression.method) or is_users(second_expression.method))
+        and not any(isinstance(node, Merged | Spilled) for node in [*first_expression.nodes()][:-1])
         and _statistics_of_blocks(one) == _statistics_of_blocks(other)
     )
 
