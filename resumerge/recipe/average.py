@@ -394,25 +394,37 @@ def _labels(checkpoints: Sequence[str]) -> list[str]:
     split_checkpoints = [[part for part in re.split(r"[/@]", text) if part] for text in checkpoints]
     fewest_parts = min(map(len, split_checkpoints))
     shared_start = next(
-        (n for n in range(fewest_parts) if len({p[n] for p in split_checkpoints}) > 1), fewest_parts
-    )
-    shared_end = next(
-        (n for n in range(fewest_parts) if len({p[-1 - n] for p in split_checkpoints}) > 1),
+        (
+            index
+            for index in range(fewest_parts)
+            if len({parts[index] for parts in split_checkpoints}) > 1
+        ),
         fewest_parts,
     )
-    names = ["-".join(p[shared_start : len(p) - shared_end]) or p[-1] for p in split_checkpoints]
+    shared_end = next(
+        (
+            index
+            for index in range(fewest_parts)
+            if len({parts[-1 - index] for parts in split_checkpoints}) > 1
+        ),
+        fewest_parts,
+    )
+    names = [
+        "-".join(parts[shared_start : len(parts) - shared_end]) or parts[-1]
+        for parts in split_checkpoints
+    ]
     return [re.sub(r"[^\w.-]+", "-", name, flags=re.ASCII).lstrip(".-") for name in names]
 
 
 def _check_name(name: str, named: Mapping[str, Any]) -> None:
-    twin = twin_of(name, named)
-    if twin is None and is_stage_folder(name):
+    twin_name = twin_of(name, named)
+    if twin_name is None and is_stage_folder(name):
         return
     raise InvalidValue(
         "The names of the checkpoints make no names for outputs",
         expected="a folder for each window, named after its last checkpoint: letters, digits, '_', "
         "'-' and '.', at most 100",
-        found=f"{name!r}" + (f" and {twin!r}" if twin else ""),
+        found=f"{name!r}" + (f" and {twin_name!r}" if twin_name else ""),
         fix="Rename the checkpoints, or link to them by other names",
         at=(AVERAGE, CHECKPOINTS),
     )

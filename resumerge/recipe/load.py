@@ -326,8 +326,13 @@ def _module(
     for index, slice_entry in enumerate(entry.slices or ()):
         slice_path = descend(path, ("slices", index))
         inputs = tuple(
-            Input(s.model, s.layer_range, s.parameters, f"{slice_path}.sources[{number}]")
-            for number, s in enumerate(slice_entry.sources)
+            Input(
+                source.model,
+                source.layer_range,
+                source.parameters,
+                f"{slice_path}.sources[{number}]",
+            )
+            for number, source in enumerate(slice_entry.sources)
         )
         slices.append(
             Slice(inputs, slice_entry.base_model or module_base, slice_entry.parameters, slice_path)

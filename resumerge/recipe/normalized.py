@@ -54,11 +54,11 @@ def _slice(slice_: Slice) -> dict[str, Any]:
         "parameters": _plain(slice_.parameters),
         "inputs": [
             {
-                "model": str(i.model),
-                "layer_range": list(i.layer_range) if i.layer_range else None,
-                "parameters": _plain(i.parameters),
+                "model": str(input_.model),
+                "layer_range": list(input_.layer_range) if input_.layer_range else None,
+                "parameters": _plain(input_.parameters),
             }
-            for i in slice_.inputs
+            for input_ in slice_.inputs
         ],
     }
 

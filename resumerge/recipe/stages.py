@@ -188,7 +188,7 @@ def _ordered(documents: Sequence[Recipe]) -> list[Recipe]:
     Documents in a circle, and documents that need them, are left out.
     """
     ordered_documents: list[Recipe] = []
-    waiting = {
+    waiting_documents = {
         id(document): (
             document,
             {id(used_document) for used_document in _used(document, documents)},
@@ -196,9 +196,11 @@ def _ordered(documents: Sequence[Recipe]) -> list[Recipe]:
         for document in documents
     }
     while ready_keys := [
-        key for key, (_, used_ids) in waiting.items() if not used_ids & waiting.keys()
+        key
+        for key, (_, used_ids) in waiting_documents.items()
+        if not used_ids & waiting_documents.keys()
     ]:
-        ordered_documents += [waiting.pop(key)[0] for key in ready_keys]
+        ordered_documents += [waiting_documents.pop(key)[0] for key in ready_keys]
     return ordered_documents
 
 

@@ -197,13 +197,13 @@ def _explicit(variants: Any, recipe_data: Mapping[Any, Any]) -> dict[str, list[_
 
 
 def _check_new(name: str, named: Mapping[str, Any], at: Location) -> None:
-    twin = twin_of(name, named)
-    if twin is not None:
+    twin_name = twin_of(name, named)
+    if twin_name is not None:
         raise InvalidValue(
             "Two variants of the sweep have the same name"
-            + ("" if twin == name else ", but for upper and lower case"),
+            + ("" if twin_name == name else ", but for upper and lower case"),
             expected="a name, and so a folder, for each; a value in a list once",
-            found=name if twin == name else f"{twin} and {name}",
+            found=name if twin_name == name else f"{twin_name} and {name}",
             fix="Delete one of the two values; or name the variants yourself, below 'variants:'",
             at=at,
         )
@@ -273,14 +273,14 @@ def _nowhere(key: str, path: str, step: str | int, around: Any, at: Location) ->
         fix = f"Did you mean '{similar_key}'?" if similar_key else _FIX_OF_PLACE
         if isinstance(around, dict) and "model" in around:
             fix = f"Write '{path}.{PARAMETERS}.{step}' for a parameter of this model"
-        expected = f"a key of {place_text}: {', '.join(keys)}"
+        expected_text = f"a key of {place_text}: {', '.join(keys)}"
     else:
         count = len(around) if isinstance(around, list) else 0
-        expected = f"one of the {count} entries of {place_text}, counted from [0]"
+        expected_text = f"one of the {count} entries of {place_text}, counted from [0]"
         fix = _FIX_OF_PLACE
     return InvalidValue(
         f"The sweep names a place that the recipe does not have: {key}",
-        expected=expected,
+        expected=expected_text,
         found=f"[{step}]" if isinstance(step, int) else str(step),
         fix=fix,
         at=at,

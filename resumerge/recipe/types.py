@@ -126,7 +126,7 @@ class Input:
     Args:
         model: the reference to the model, with its adapter if it has one.
         layer_range: (start, stop), stop exclusive; None for all layers.
-        parameters: the parameters of this entry, by name.
+        parameters: the settings below this entry's ``parameters``, by name.
         path: the YAML path of this entry, for problems; ``base_model`` for a base model that the
             ``models`` list does not name.
     """
@@ -144,7 +144,7 @@ class Slice:
     Args:
         inputs: the models of the slice, in the order of the recipe; an added base model comes last.
         base_model: the base model of this slice; None for the recipe's.
-        parameters: the parameters of this slice, by name.
+        parameters: the settings below this slice's ``parameters``, by name.
         path: the YAML path of this entry; for a ``models`` list, the path of its module.
     """
 
@@ -164,7 +164,8 @@ class Module:
         slices: the slices, in the order of their layers in the output.
         name: the module's name in the recipe; None for the whole model.
         stacked: True for ``slices``, False for ``models``.
-        parameters: the parameters of this module, by name.
+        parameters: the settings below this module's ``parameters``, by name; empty for the whole
+            model.
         path: the YAML path of this entry; empty for the whole model.
     """
 
@@ -251,7 +252,7 @@ class Extraction:
 
     Args:
         model: the reference to the model whose difference from the base is extracted.
-        max_rank: the largest rank of a module.
+        max_rank: the largest rank that any module of the adapter gets.
         sv_epsilon: the largest singular value of a direction that is left out.
         energy: the share of each change's energy that is kept, if the largest rank allows it; None
             to keep as much as the largest rank allows.

@@ -85,13 +85,13 @@ def _check_choice(
     section: Mapping[Any, Any], at: tuple[str, ...], choices: tuple[str, ...]
 ) -> Iterator[InvalidValue]:
     owner = "module" if at else "recipe"
-    expected = "models, to merge whole models; slices, to choose layers"
-    expected += "" if at else "; modules, to merge the modules of a model in different ways"
+    expected_text = "models, to merge whole models; slices, to choose layers"
+    expected_text += "" if at else "; modules, to merge the modules of a model in different ways"
     present_keys = [key for key in choices if section.get(key) not in (None, [], {})]
     if len(present_keys) > 1:
         yield InvalidValue(
             f"A {owner} has either {' or '.join(present_keys)}, not both",
-            expected=expected,
+            expected=expected_text,
             found=" and ".join(present_keys),
             fix=f"Delete all but one of them, for example '{present_keys[1]}:' and what is "
             "below it",
@@ -101,7 +101,7 @@ def _check_choice(
         empty_key = next((key for key in choices if key in section), None)
         yield InvalidValue(
             f"The list of {empty_key} is empty" if empty_key else f"The {owner} names no models",
-            expected=expected,
+            expected=expected_text,
             found=f"{empty_key} without entries"
             if empty_key
             else f"neither {' nor '.join(choices)}",

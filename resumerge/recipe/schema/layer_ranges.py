@@ -43,9 +43,9 @@ def check_equal_lengths(sources: Sequence[tuple[str, LayerRange]]) -> None:
     if len(set(counts)) <= 1:
         return
     first_unequal = next(index for index, count in enumerate(counts) if count != counts[0])
-    fewest = min(counts)
+    fewest_layers = min(counts)
     equal_ranges = spelled_slices(
-        [[(model, (start, start + fewest)) for model, (start, _) in sources]]
+        [[(model, (start, start + fewest_layers)) for model, (start, _) in sources]]
     )
     separate_slices = spelled_slices([[source] for source in sources])
     raise InvalidValue(
@@ -54,9 +54,10 @@ def check_equal_lengths(sources: Sequence[tuple[str, LayerRange]]) -> None:
         found=", ".join(
             f"{model} [{start}, {stop}] has {stop - start}" for model, (start, stop) in sources
         ),
-        fix=f"To merge {fewest} layers of each, write equal ranges, as in the first lines below; "
-        "to stack the ranges, write separate slices, as in the last ones",
-        paste=f"# {fewest} layers of each, merged:\n{equal_ranges}# stacked:\n{separate_slices}",
+        fix=f"To merge {fewest_layers} layers of each, write equal ranges, as in the first lines "
+        "below; to stack the ranges, write separate slices, as in the last ones",
+        paste=f"# {fewest_layers} layers of each, merged:\n{equal_ranges}# stacked:\n"
+        f"{separate_slices}",
         at=(first_unequal, "layer_range"),
     )
 

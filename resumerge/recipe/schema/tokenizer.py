@@ -83,13 +83,13 @@ def _read_vocabulary(value: object) -> Literal["union", "base"] | ModelRef:
         return "base"
     if isinstance(value, str) and value.startswith("model:"):
         value = value.removeprefix("model:").strip()
-    expected = "union, base, or a model"
+    expected_text = "union, base, or a model"
     try:
         ref = read_reference(value)
     except InvalidValue as error:
         raise InvalidValue(
             "The source of the tokenizer is invalid",
-            expected=expected,
+            expected=expected_text,
             found=error.found or describe(value),
             fix="Write 'union' for the tokens of all models, 'base' for the tokens of the base "
             "model, or the model whose tokenizer the output should have",
@@ -99,7 +99,7 @@ def _read_vocabulary(value: object) -> Literal["union", "base"] | ModelRef:
     if hint and not is_local(ref.name):
         raise InvalidValue(
             "The source of the tokenizer is invalid",
-            expected=expected,
+            expected=expected_text,
             found=describe(value),
             fix=f"{hint} To name a model, write 'org/name'",
         )
