@@ -31,7 +31,7 @@ class ModelAccount:
 
     Args:
         model: the model, as the recipe names it.
-        used: the number of tensors, by use.
+        used: how many of the tensors have each use; without the uses that none has.
         unused: the names of the unused tensors, by reason; the key None is for unknown reasons.
     """
 

@@ -89,7 +89,7 @@ def counting_keys(stacks: Mapping[str, int], config: Mapping[str, Any]) -> dict[
     key with a word that no stack has (``max_window_layers``) counts no stack.
 
     Args:
-        stacks: number of layers of each stack.
+        stacks: number of layers of each stack, by the stack's name.
         config: the model's config.json, with its nested sections.
     """
     unmarked_words = _UNMARKED - {word for stack in stacks for word in words(stack)}
@@ -102,7 +102,9 @@ def counting_keys(stacks: Mapping[str, int], config: Mapping[str, Any]) -> dict[
     keys: dict[str, list[str]] = {}
     for stack in stacks:
         scores_of_keys = {
-            key: score for (s, key), score in scores.items() if s == stack and score >= 0
+            key: score
+            for (scored_stack, key), score in scores.items()
+            if scored_stack == stack and score >= 0
         }
         if scores_of_keys:
             best_score = max(scores_of_keys.values())

@@ -100,17 +100,17 @@ def move_settings(
         settings that the sections cannot state.
     """
     sections: dict[tuple[str, ...], dict[str, Any]] = {}
-    unstated: list[Unstated] = []
+    unstated_settings: list[Unstated] = []
     for key in keys:
         *section_path, counting_key = key.split(".")
         if tuple(section_path) not in sections:
             sections[tuple(section_path)], unstated_in_section = _moved_section(
                 config, section_path, counting_key, count, origins
             )
-            unstated += unstated_in_section
+            unstated_settings += unstated_in_section
         if type(section_at(config, section_path).get(counting_key)) is int:
             sections[tuple(section_path)][counting_key] = len(origins)
-    return sections, unstated
+    return sections, unstated_settings
 
 
 def mixed_settings(
@@ -253,7 +253,8 @@ class _States:
             if origin.model not in entries_of_models:
                 entries_of_models[origin.model] = self._entries(key, origin.config) or default
         return [
-            entries_of_models[o.model][o.layer % len(entries_of_models[o.model])] for o in origins
+            entries_of_models[origin.model][origin.layer % len(entries_of_models[origin.model])]
+            for origin in origins
         ]
 
     def _entries(self, key: str, config: Config) -> list[Any] | None:
@@ -299,9 +300,9 @@ def _renumbered(entries: list[Any], origins: Sequence[SourceLayer]) -> list[Any]
         if isinstance(entry, LayerNumber):
             origin = origins[place]
             earlier_places = [
-                n
-                for n in range(place)
-                if (origins[n].model, origins[n].layer) == (origin.model, int(entry))
+                number
+                for number in range(place)
+                if (origins[number].model, origins[number].layer) == (origin.model, int(entry))
             ]
             is_itself = entry == origin.layer or not earlier_places
             entry = LayerNumber(place if is_itself else earlier_places[-1])

@@ -72,7 +72,9 @@ def infer_layers(tensors: Iterable[str], config: Mapping[str, Any]) -> Layers:
             indices[name.stack].add(name.index)
             member_counts[name.stack] += 1
     gapless_counts = {
-        s: len(numbers) for s, numbers in indices.items() if max(numbers) == len(numbers) - 1
+        stack: len(numbers)
+        for stack, numbers in indices.items()
+        if max(numbers) == len(numbers) - 1
     }
     if not gapless_counts:
         return Layers({}, None)
@@ -85,7 +87,11 @@ def infer_layers(tensors: Iterable[str], config: Mapping[str, Any]) -> Layers:
         if not keys and not list(layer_counts(config)):
             return Layers(gapless_counts, stacks_by_size[0])
     for extra_layers in _uncounted_layers(config):
-        shorter_counts = {s: n - extra_layers for s, n in gapless_counts.items() if s not in keys}
+        shorter_counts = {
+            stack: count - extra_layers
+            for stack, count in gapless_counts.items()
+            if stack not in keys
+        }
         further_keys = counting_keys(shorter_counts, config)
         gapless_counts |= {stack: shorter_counts[stack] for stack in further_keys}
         keys |= further_keys

@@ -62,12 +62,12 @@ def match_names(
 
 def _longest_end(name: str, by_end: dict[str, list[str]]) -> Rename | None:
     """Return the rename with the longest common end, if the names differ by one wrapper."""
-    for start, end in _cuts(name):
+    for beginning, end in _cuts(name):
         if end in by_end:
             candidates = by_end[end]
             if len(candidates) > 1:
                 return None
-            rename = Rename(start, candidates[0].removesuffix(end))
+            rename = Rename(beginning, candidates[0].removesuffix(end))
             return rename if _is_wrapper(rename) else None
     return None
 

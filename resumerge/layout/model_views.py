@@ -112,7 +112,10 @@ class ModelViews:
             self.vocabularies[ref].tables(source) for ref, source in self.sources.items()
         )
         return {
-            n for names in tables_of_models for n in names if not is_head(n) and not is_embedding(n)
+            name
+            for names in tables_of_models
+            for name in names
+            if not is_head(name) and not is_embedding(name)
         }
 
     def ordered(self, ref: ModelRef) -> list[str]:

@@ -89,7 +89,7 @@ def _prefixes(stacks: list[str]) -> dict[str, str]:
     for stack in stacks:
         pieces = stack.split(".")
         beginnings = [".".join(pieces[: n + 1]) for n in range(len(pieces))]
-        other_stacks = [other + "." for other in stacks if other != stack]
+        other_stacks = [other_stack + "." for other_stack in stacks if other_stack != stack]
         prefixes[stack] = next(
             (
                 beginning

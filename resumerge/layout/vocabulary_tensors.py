@@ -74,24 +74,38 @@ def find_vocabulary(source: Source, layers: Layers, tokens: int = 0) -> Vocabula
         tokens: number of tokens of the tokenizer; 0 if unknown. It selects the vocabulary if a
             composite model has several.
     """
-    outside_tensors = {n: t for n, t in source.tensors.items() if layers.locate(n) is None}
-    outside_tensors = {n: t for n, t in outside_tensors.items() if not _OTHER_AXES.search(n)}
+    outside_tensors = {
+        name: tensor for name, tensor in source.tensors.items() if layers.locate(name) is None
+    }
+    outside_tensors = {
+        name: tensor for name, tensor in outside_tensors.items() if not _OTHER_AXES.search(name)
+    }
     size = _size(outside_tensors, source.config, tokens)
     if size is None:
         return VocabularyTensors(None, frozenset(), ())
-    inside_tensors = [t for n, t in source.tensors.items() if layers.locate(n) is not None]
-    unique = not any(size in t.shape for t in inside_tensors if t.dtype in FLOATS)
+    inside_tensors = [
+        tensor for name, tensor in source.tensors.items() if layers.locate(name) is not None
+    ]
+    unique = not any(size in tensor.shape for tensor in inside_tensors if tensor.dtype in FLOATS)
     names_with_rows = _tables(outside_tensors, size, unique=unique)
-    vector_names = {n for n, t in outside_tensors.items() if t.numel == size and size in t.shape}
+    vector_names = {
+        name
+        for name, tensor in outside_tensors.items()
+        if tensor.numel == size and size in tensor.shape
+    }
     names_with_rows |= {
-        n for n in vector_names if _is_of_head(n, source, names_with_rows, unique=unique)
+        name for name in vector_names if _is_of_head(name, source, names_with_rows, unique=unique)
     }
     undecided_names = [
-        n
-        for n, t in outside_tensors.items()
-        if n not in names_with_rows and _is_like(n, t, size, unique)
+        name
+        for name, tensor in outside_tensors.items()
+        if name not in names_with_rows and _is_like(name, tensor, size, unique)
     ]
-    undecided_names += [t.name for t in inside_tensors if size in t.shape and t.dtype not in FLOATS]
+    undecided_names += [
+        tensor.name
+        for tensor in inside_tensors
+        if size in tensor.shape and tensor.dtype not in FLOATS
+    ]
     return VocabularyTensors(size, frozenset(names_with_rows), tuple(undecided_names))
 
 
@@ -139,13 +153,13 @@ def _tables(outside: Mapping[str, Tensor], size: int, *, unique: bool) -> set[st
         if len(tensor.shape) == 2 and vocabulary_rows(tensor.shape) == size
     }
     embedding_shapes = {tensor.shape for name, tensor in tables.items() if _INPUT.search(name)}
-    shapes = embedding_shapes or {tensor.shape for tensor in tables.values()}
+    table_shapes = embedding_shapes or {tensor.shape for tensor in tables.values()}
     return {
         name
         for name, tensor in tables.items()
         if is_embedding(name)
         or is_head(name)
-        or (unique and (_NAMES.search(name) or shapes == {tensor.shape}))
+        or (unique and (_NAMES.search(name) or table_shapes == {tensor.shape}))
     }
 
 

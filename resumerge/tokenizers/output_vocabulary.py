@@ -44,7 +44,7 @@ class OutputVocabulary:
         host: the vocabulary whose tokenizer the output has. Its tokens keep their numbers.
         reference: the vocabulary of the reference model, which config.json is taken from.
         new: the tokens that are added to the host's tokens.
-        ids: the number of each token.
+        ids: the id of each token, of the host and new, which is also the number of its row.
         rows: the number of rows of embeddings and heads. It may exceed the number of tokens.
         reference_rows: the number of rows of the reference model's embedding.
         merges: the pairs of a BPE that are added after the host's pairs.
@@ -72,7 +72,7 @@ def make_output_vocabulary(
 
     Args:
         recipe: the recipe, whose merged models give their tokens to a union.
-        setting: the recipe's choice of a vocabulary.
+        setting: the recipe's choice of a vocabulary, and its rules for single tokens.
         reference: the base model, or else the first model.
         vocabularies: the vocabulary of each model in the recipe.
         rows: the number of rows in each model's embedding; 0 if it is unknown.

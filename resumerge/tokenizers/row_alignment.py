@@ -34,7 +34,7 @@ class RowAlignment:
 
     Args:
         recipe: the recipe, whose merged models are checked, and which problems refer to.
-        setting: the recipe's choice of a vocabulary.
+        setting: the recipe's choice of a vocabulary, and its rules for single tokens.
         models: the models of the recipe, under the reference's names of tensors.
         vocabularies: the vocabulary of each model. For ``union`` and ``base``, the vocabulary of
             the reference (the base, or else the first model) is the host.
@@ -206,8 +206,8 @@ class RowAlignment:
         """Check that a model without a tokenizer has a row for each token of the assumed one."""
         for ref, assumed_ref in self.assumed.items():
             rows_needed = max(self.vocabularies[ref].ids.values(), default=-1) + 1
-            rows, assumed_rows = self._tensors[ref].size, self._size(assumed_ref)
-            if rows is not None and rows < rows_needed:
+            model_rows, assumed_rows = self._tensors[ref].size, self._size(assumed_ref)
+            if model_rows is not None and model_rows < rows_needed:
                 self.problems.append(
                     self.recipe.problem(
                         f"{ref} has no tokenizer, and too few rows for the tokenizer of "
@@ -215,14 +215,16 @@ class RowAlignment:
                         self.setting.path("source"),
                         expected=f"{rows_needed:,} rows, one for each token of {assumed_ref}; or a "
                         "tokenizer.json beside its weights",
-                        found=f"{rows:,} rows",
+                        found=f"{model_rows:,} rows",
                         fix="Save the model's own tokenizer into its folder",
                     )
                 )
                 continue
             note = f"{ref} has no tokenizer: the tokens of {assumed_ref} are assumed"
-            if rows is not None and rows != assumed_rows:
-                note += f", though it has {rows:,} rows, and {assumed_ref} has {assumed_rows:,}"
+            if model_rows is not None and model_rows != assumed_rows:
+                note += (
+                    f", though it has {model_rows:,} rows, and {assumed_ref} has {assumed_rows:,}"
+                )
             self.notes.append(note)
 
     def _check_identified(self) -> None:
@@ -271,7 +273,9 @@ class RowAlignment:
             else:
                 has_row = vocabulary.ids.get(token_in_model, size) < size
                 models_with_token = [
-                    str(ref) for ref, v in self.vocabularies.items() if token_in_model in v.ids
+                    str(ref)
+                    for ref, vocabulary in self.vocabularies.items()
+                    if token_in_model in vocabulary.ids
                 ]
                 expected_text = (
                     f"one of: {', '.join(models_with_token)}"

@@ -135,8 +135,8 @@ def read_vocabulary(
     source = tokenizer_part(source)
     files = _fetched(source, metadata, offline)
     facts = _facts(source, files)
-    ids, added = _tokens(facts, source, files)
-    return Vocabulary(source, _kind(facts), ids, added, files, _digest(source, files))
+    ids, added_definitions = _tokens(facts, source, files)
+    return Vocabulary(source, _kind(facts), ids, added_definitions, files, _digest(source, files))
 
 
 def read_chat_template(
@@ -190,8 +190,8 @@ def _read(source: Source, name: str) -> bytes:
     try:
         return read_companion(source, name)
     except (OSError, ValueError) as error:
-        where = str(source.folder / name)
-        raise _damaged(where, "a file that can be read", str(error)) from None
+        file_path = str(source.folder / name)
+        raise _damaged(file_path, "a file that can be read", str(error)) from None
 
 
 def _digest(source: Source, files: tuple[str, ...]) -> str:
@@ -257,7 +257,7 @@ def _tokens(
             ids.setdefault(content, number)
             numbers.add(ids[content])
             added_definitions[content] = {
-                k: v for k, v in entry.items() if k not in ("id", "__type")
+                key: value for key, value in entry.items() if key not in ("id", "__type")
             }
     largest_id = max(numbers, default=0)
     if largest_id - len(numbers) > _MOST_FREE_IDS:
@@ -330,8 +330,8 @@ def _converted(source: Source, files: tuple[str, ...]) -> dict[str, Any]:
             converted.
     """
     if large_files := oversized_tokenizer_files(source.folder):
-        expected = f"files of at most {LARGEST:,} bytes"
-        raise _damaged(str(source.folder / large_files[0]), expected, "a larger file")
+        expected_text = f"files of at most {LARGEST:,} bytes"
+        raise _damaged(str(source.folder / large_files[0]), expected_text, "a larger file")
     try:
         from transformers import AutoTokenizer
     except ImportError:

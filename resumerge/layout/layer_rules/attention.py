@@ -201,9 +201,11 @@ _attention("dots3_note_text", _dots3_note)
 
 
 def _inkling(section: Section, count: int) -> Entries:
-    local = section.get("local_layer_ids")
+    local_layers = section.get("local_layer_ids")
     return [
-        f"{HYBRID}_sliding" if (n in local if local is not None else (n + 1) % 6) else HYBRID
+        f"{HYBRID}_sliding"
+        if (n in local_layers if local_layers is not None else (n + 1) % 6)
+        else HYBRID
         for n in range(count)
     ]
 
@@ -269,8 +271,8 @@ def _indexers(section: Section, count: int) -> Entries:
     if pattern is not None and len(pattern) == count:
         return [{"F": "full", "S": "shared"}.get(letter, letter) for letter in pattern]
     period = max(stated_number(section, "index_topk_freq", 1), 1)
-    first = stated_number(section, "index_skip_topk_offset", 2) - 1
-    return ["shared" if max(n - first, 0) % period else "full" for n in range(count)]
+    first_layer = stated_number(section, "index_skip_topk_offset", 2) - 1
+    return ["shared" if max(n - first_layer, 0) % period else "full" for n in range(count)]
 
 
 add_rules(

@@ -47,7 +47,7 @@ def _shared_blocks(own: Rule, *, counted: bool) -> Rule:
     """Return the rule of Zamba: hybrid layers use a few shared blocks in turn.
 
     Args:
-        own: the rule of the kinds of layers.
+        own: the rule that tells which layers are hybrid.
         counted: whether each block has a separate part for each hybrid layer.
     """
 

@@ -41,11 +41,11 @@ add_rules(
 
 
 def _sapiens2(section: Section, count: int) -> Entries:
-    first = stated_number(section, "num_first_full_attention_layers", 8)
-    last = count - stated_number(section, "num_last_full_attention_layers", 8)
+    first_fewer = stated_number(section, "num_first_full_attention_layers", 8)
+    stop_fewer = count - stated_number(section, "num_last_full_attention_layers", 8)
     heads = section.get("num_attention_heads", 16)
     fewer_heads = section.get("num_key_value_attention_heads", heads // 2)
-    return [fewer_heads if first <= n < last else heads for n in range(count)]
+    return [fewer_heads if first_fewer <= n < stop_fewer else heads for n in range(count)]
 
 
 add_rules(
