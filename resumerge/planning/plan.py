@@ -48,7 +48,7 @@ class Unit:
         dtype: the elements' type, by safetensors' name.
         shard: number of the shard that contains the unit.
         offset: offset of its first byte in the shard's file.
-        nbytes: bytes that the unit takes in the shard's file.
+        nbytes: length of the unit's data in the shard's file, in bytes.
         block_elements: number of elements in a block: `BLOCK_ELEMENTS`, or as many whole rows as
             fit if rows must not be split.
         expression: the tensor that computes the unit's elements.

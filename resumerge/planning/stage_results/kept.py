@@ -42,7 +42,7 @@ def problems_of_kept(plan: Plan, names: Sequence[str], *, is_file: bool) -> Iter
 
     Args:
         plan: the plan of the result. Its stages are those that can be kept.
-        names: the names of the stages to keep, as the user gave them.
+        names: the names of the stages to keep. A user may have given a name that no stage has.
         is_file: whether the output is one file, not a folder.
     """
     stage_names = [stage.recipe.name for stage in plan.stages]
