@@ -61,7 +61,8 @@ def account(
 
     Args:
         sources: the sources, in the order of their numbers (`Stored.source`).
-        outputs: the expression of every unit, of all variants and kept stages.
+        outputs: the expression of every tensor that is computed; in a run, of every unit of its
+            plan.
         left_out: tensors that some part of the merge does not use. Other parts may use them.
     """
     leaf_index = LeafIndex(sources)
