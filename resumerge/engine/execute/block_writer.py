@@ -39,27 +39,29 @@ class BlockWriter:
 
     def _write_together(self, task: BlockTask) -> list[WrittenBlocks]:
         """Compute and write blocks of units that read the same ranges; each range is read once."""
-        results, unit_started = [], time.perf_counter()
-        computed = self.evaluator.compute_together(
+        written_blocks, unit_started = [], time.perf_counter()
+        computed_units = self.evaluator.compute_together(
             task.units, task.indices, task.preparation, measures=self.execution.measures
         )
-        for unit, (data, input_hashes, measurements) in zip(task.units, computed, strict=True):
+        for unit, (data, input_hashes, measurements) in zip(
+            task.units, computed_units, strict=True
+        ):
             hashes = self._store(unit, task.indices, data)
-            now = time.perf_counter()
-            results.append(
+            stored_at = time.perf_counter()
+            written_blocks.append(
                 WrittenBlocks(
                     unit=unit,
                     indices=task.indices,
                     nbytes=len(data),
                     hashes=hashes,
                     input_hashes=input_hashes,
-                    seconds=now - unit_started,
+                    seconds=stored_at - unit_started,
                     measurements=measurements,
                 )
             )
-            unit_started = now
+            unit_started = stored_at
             self.execution.reporter.heartbeat()
-        return results
+        return written_blocks
 
     def _of_unit(self, unit: Unit, indices: range, preparation: Preparation) -> WrittenBlocks:
         """Compute and write consecutive blocks of one unit."""

@@ -43,9 +43,11 @@ def resource_budget(
     """Decide threads, memory and device from the plan's estimate and this machine's resources.
 
     Args:
-        context: the run's context.
-        plan: the plan.
-        estimate: the plan's estimate.
+        context: it gives the threads, the memory and the device that were asked for; its reporter
+            shows notes about them, and waiting.
+        plan: the plan to compute; the largest of its source files on this machine serves to measure
+            the speed of reading.
+        estimate: the estimate of `plan`.
         memory_wait: seconds to wait for memory; None to refuse at once, for a new run.
 
     Raises:
@@ -54,12 +56,12 @@ def resource_budget(
     """
     context.reporter.doing("measuring the memory")
     options = context.options
-    device, notes = device_for(estimate, options.device)
+    device, device_notes = device_for(estimate, options.device)
     if memory_wait is None:
         memory = memory_budget(context.memory)
     else:
         memory = wait_for_budget(estimate.memory, context.memory, memory_wait, context.reporter)
-    for note in (*notes, *too_many_threads(options.threads)):
+    for note in (*device_notes, *too_many_threads(options.threads)):
         context.reporter.note(note)
     threads = fit_threads(estimate.memory, options.threads, memory, context.memory)
     # Only reading is measured here, because the run may still be refused, and a refused run must

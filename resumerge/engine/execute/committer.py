@@ -35,11 +35,13 @@ class WrittenBlocks:
     """Consecutive blocks of a unit that are written but not synced.
 
     Args:
-        unit: the unit of the blocks.
+        unit: the unit that the blocks belong to; a batch may have further blocks of it.
         indices: the blocks' numbers.
         nbytes: bytes of all blocks together.
         hashes: the xxh3-128 of each block, 16 bytes each.
-        input_hashes: the hashes of the blocks' inputs.
+        input_hashes: for each block 16 bytes for each operand that is read from local models
+            (`hashed_operands`), in block order; empty for a copied unit, or if inputs are not
+            hashed.
         seconds: seconds spent computing and writing the blocks.
         measurements: for each block run an array with a row per block (`kernels.measurements`);
             empty if this unit is not measured, None if no unit is measured.
@@ -74,7 +76,10 @@ def _empty_measurements(unit: Unit) -> UnitMeasurements | None:
 
 def bytes_committed(units: Sequence[Unit], progress: Sequence[Progress]) -> int:
     """Return the bytes of the committed blocks of all units."""
-    return sum(unit.bytes_of(range(done.committed_blocks)) for unit, done in zip(units, progress))
+    return sum(
+        unit.bytes_of(range(unit_progress.committed_blocks))
+        for unit, unit_progress in zip(units, progress)
+    )
 
 
 class Committer:
@@ -156,20 +161,20 @@ class Committer:
         self._execution.watch.check(
             {written.unit.number: written.unit for written in batch}.values()
         )
-        shards = {written.unit.shard for written in batch}
-        self._execution.files.sync(sorted(shards))
+        shard_numbers = {written.unit.shard for written in batch}
+        self._execution.files.sync(sorted(shard_numbers))
         batch = sorted(batch, key=lambda written: written.unit.number)
         for unit, blocks_of_unit in groupby(batch, lambda written: written.unit):
-            indices = [blocks.indices for blocks in blocks_of_unit]
-            self._page_cache.finished(unit, range(indices[0].start, indices[-1].stop))
+            index_ranges = [blocks.indices for blocks in blocks_of_unit]
+            self._page_cache.finished(unit, range(index_ranges[0].start, index_ranges[-1].stop))
         self._journal(batch)
-        for shard in shards:
-            if self._units_left[shard] == 0 and not self._execution.plan.is_undecided:
-                self._seal(shard)
+        for shard_number in shard_numbers:
+            if self._units_left[shard_number] == 0 and not self._execution.plan.is_undecided:
+                self._seal(shard_number)
 
     def _journal(self, batch: list[WrittenBlocks]) -> None:
         """Journal a batch in one transaction of the ledger; its shards must be synced."""
-        seconds: dict[int, float] = {}
+        seconds_by_unit: dict[int, float] = {}
         for blocks in batch:
             number = blocks.unit.number
             hashes, input_hashes = self._hashes[number]
@@ -178,27 +183,30 @@ class Committer:
             assert len(hashes) == blocks.indices.start * HASH_BYTES
             hashes += blocks.hashes
             input_hashes += blocks.input_hashes
-            measurements, rows = self._measurements[number], blocks.measured_rows
+            measurements, measured_rows = self._measurements[number], blocks.measured_rows
             if measurements is not None:
-                all_measured = len(rows) == len(blocks.indices)
-                self._measurements[number] = measurements.plus(rows) if all_measured else None
-            seconds[number] = seconds.get(number, 0.0) + blocks.seconds
-        units = [
-            self._unit_commit(number, unit_seconds) for number, unit_seconds in seconds.items()
+                all_measured = len(measured_rows) == len(blocks.indices)
+                self._measurements[number] = (
+                    measurements.plus(measured_rows) if all_measured else None
+                )
+            seconds_by_unit[number] = seconds_by_unit.get(number, 0.0) + blocks.seconds
+        unit_commits = [
+            self._unit_commit(number, unit_seconds)
+            for number, unit_seconds in seconds_by_unit.items()
         ]
-        completed_units = [unit.number for unit in units if unit.checksum]
+        completed_units = [unit.number for unit in unit_commits if unit.checksum]
         self._batch += 1
         self._units_committed += len(completed_units)
         self.bytes_committed += sum(blocks.nbytes for blocks in batch)
         governor = self._execution.governor
-        totals = {
+        attempt_totals = {
             "units_committed": self._units_committed,
             "bytes_committed": self.bytes_committed - self._bytes_before,
             "peak_rss": governor.peak_rss,
             "batch_bytes": governor.uncommitted_limit,
         }
         self._execution.ledger.units.commit_batch(
-            self._execution.attempt, self._batch, units, totals, self._sample()
+            self._execution.attempt, self._batch, unit_commits, attempt_totals, self._sample()
         )
         for number in completed_units:
             del self._hashes[number], self._measurements[number]

@@ -23,8 +23,8 @@ class DownloadEvictor:
     does not belong to the run and is never deleted.
 
     Args:
-        plan: the run's plan.
-        ledger: the run's ledger.
+        plan: the plan whose units decide how long each remote file is needed.
+        ledger: records each download with its inode when it starts, and its deletion.
         metadata: the metadata cache; the verdict on a deleted file is removed from it.
         reader: reads the sources' files; a file is released before it is deleted.
         progress: the progress of every unit.
@@ -46,9 +46,9 @@ class DownloadEvictor:
         self._readers: Counter[Path] = Counter()
         self._files: dict[Path, set[tuple[int, str]]] = {}
         for unit, unit_progress in zip(plan.units, progress):
-            for number, name in plan.remote_files_of(unit):
-                blob = remote_file(plan.sources[number], name).blob
-                self._files.setdefault(blob, set()).add((number, name))
+            for source_number, file_name in plan.remote_files_of(unit):
+                blob = remote_file(plan.sources[source_number], file_name).blob
+                self._files.setdefault(blob, set()).add((source_number, file_name))
             if not unit_progress.is_complete:
                 self._readers.update(self._blobs(unit.number))
 
@@ -63,16 +63,16 @@ class DownloadEvictor:
     def committed(self, units: Iterable[int]) -> None:
         """Delete the downloads that are no longer needed, now that these units are committed."""
         unneeded: set[Path] = set()
-        for number in units:
-            blobs = self._blobs(number)
+        for unit_number in units:
+            blobs = self._blobs(unit_number)
             self._readers.subtract(blobs)
             unneeded |= {blob for blob in blobs if not self._readers[blob]}
         self._remove(unneeded)
 
     def _blobs(self, unit: int) -> set[Path]:
         return {
-            remote_file(self._plan.sources[number], name).blob
-            for number, name in self._plan.remote_files_of(self._plan.units[unit])
+            remote_file(self._plan.sources[source_number], file_name).blob
+            for source_number, file_name in self._plan.remote_files_of(self._plan.units[unit])
         }
 
     def _remove(self, blobs: Iterable[Path]) -> None:
@@ -83,9 +83,9 @@ class DownloadEvictor:
             inode = inodes.get(str(blob))
             if inode is None or not self._delete(blob, inode):
                 continue
-            number, name = min(self._files[blob], key=lambda file: file[1])
-            size = self._plan.sources[number].files[name].size
-            self._ledger.downloads.evict(str(blob), name, size)
+            source_number, file_name = min(self._files[blob], key=lambda file: file[1])
+            size = self._plan.sources[source_number].files[file_name].size
+            self._ledger.downloads.evict(str(blob), file_name, size)
 
     def _delete(self, blob: Path, inode: int) -> bool:
         """Delete a download of this run that no other link leads to; return whether it is gone.
@@ -93,14 +93,16 @@ class DownloadEvictor:
         The file may already be gone: the last attempt may have been killed after it deleted the
         file and before it recorded this in the ledger.
         """
-        files = [remote_file(self._plan.sources[n], name) for n, name in self._files[blob]]
-        links = {link for file in files for link in file.links}
+        remote_files = [
+            remote_file(self._plan.sources[n], file_name) for n, file_name in self._files[blob]
+        ]
+        links = {link for file in remote_files for link in file.links}
         if not blob.is_file():
             return not any(os.path.lexists(link) for link in links)
         if blob.stat().st_ino != inode or _other_links(blob, links):
             return False
-        for number, name in self._files[blob]:
-            self._reader.release(number, name)
+        for source_number, file_name in self._files[blob]:
+            self._reader.release(source_number, file_name)
         for link in links:
             link.unlink(missing_ok=True)
         self._metadata.forget_verdict(blob)

@@ -77,10 +77,10 @@ class LocalComputation(Computation):
 
     def _governor(self) -> Governor:
         """Return the governor for the blocks; all steps are done and need no more memory."""
-        need = replace(self.budget.predicted.need, process=rss(), steps=0, least_steps=0)
+        memory_need = replace(self.budget.predicted.need, process=rss(), steps=0, least_steps=0)
         return Governor(
             self.budget.memory,
-            need,
+            memory_need,
             record_event=self.ledger.events.add,
             waiting=self.context.reporter.waiting,
             memory_wait=self.context.options.memory_wait,
@@ -122,10 +122,13 @@ class LocalComputation(Computation):
     ) -> Prefetcher:
         """Return the downloader of the files that companions and pending units are made of."""
         reference = self.plan.reference_model
-        companions = [(reference, name) for name in reference.companions]
-        pending = self._pending(progress)
+        companion_files = [(reference, name) for name in reference.companions]
+        pending_units = self._pending(progress)
         return Prefetcher(
-            [*companions, *download_order(self.plan, pending, by_shard=self.context.frees_shards)],
+            [
+                *companion_files,
+                *download_order(self.plan, pending_units, by_shard=self.context.frees_shards),
+            ],
             self.context.metadata,
             offline=self.context.options.offline,
             evicting=bool(self.context.options.evict),
@@ -147,4 +150,8 @@ class LocalComputation(Computation):
 
     def _pending(self, progress: Sequence[Progress]) -> list[Unit]:
         """Return the units that have uncommitted blocks."""
-        return [unit for unit, done in zip(self.plan.units, progress) if not done.is_complete]
+        return [
+            unit
+            for unit, unit_progress in zip(self.plan.units, progress)
+            if not unit_progress.is_complete
+        ]

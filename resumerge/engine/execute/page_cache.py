@@ -24,9 +24,9 @@ class PageCache:
         self._governor = execution.governor
         units = execution.plan.units
         self._last_use: dict[Tensor, int] = {
-            stored: number
-            for number in order_of_units(execution.plan)
-            for stored in stored_in(units[number].expression)
+            stored_tensor: unit_number
+            for unit_number in order_of_units(execution.plan)
+            for stored_tensor in stored_in(units[unit_number].expression)
         }
         """For each tensor of a source file, the number of the last unit that reads it."""
 
@@ -37,8 +37,8 @@ class PageCache:
         drop_from_cache(self._files.descriptor(unit.shard), *unit.span(indices))
         [(start, stop)] = unit.block_run(indices).ranges()
         self._drop(
-            (leaf, begin, until)
-            for leaf, begin, until in unit.expression.no_longer_read(start, stop)
+            (leaf, unneeded_start, unneeded_stop)
+            for leaf, unneeded_start, unneeded_stop in unit.expression.no_longer_read(start, stop)
             if self._last_use[leaf] == unit.number
         )
 

@@ -60,19 +60,19 @@ class Passes:
         self, tensor: Merged | Spilled, function: Callable[[range], Any], sample: bool
     ) -> Iterator[Any]:
         execution = self._execution
-        running: deque[tuple[range, Future[Any]]] = deque()
+        running_tasks: deque[tuple[range, Future[Any]]] = deque()
         next_block = 0
         while next_block < tensor.blocks:
             execution.governor.wait_for_memory(execution.stop)
             if execution.stop.requested:
                 raise PassStopped
-            count = tensor.blocks_at_once(tensor.block_elements, block_run_bytes(execution))
-            count *= SAMPLE_RUNS if sample else 1
-            indices = range(next_block, min(next_block + count, tensor.blocks))
-            running.append((indices, self._pool.submit(function, indices)))
+            block_count = tensor.blocks_at_once(tensor.block_elements, block_run_bytes(execution))
+            block_count *= SAMPLE_RUNS if sample else 1
+            indices = range(next_block, min(next_block + block_count, tensor.blocks))
+            running_tasks.append((indices, self._pool.submit(function, indices)))
             next_block = indices.stop
-            while len(running) > (most_tasks(execution) if next_block < tensor.blocks else 0):
-                finished_indices, future = running.popleft()
+            while len(running_tasks) > (most_tasks(execution) if next_block < tensor.blocks else 0):
+                finished_indices, future = running_tasks.popleft()
                 yield future.result()
                 self._page_cache.passed_over(tensor, finished_indices)
                 execution.reporter.heartbeat()

@@ -181,9 +181,9 @@ class Scheduler:
         This thread wakes only once for all of these tasks. Each time that it wakes, it takes the
         interpreter's lock away from the threads that compute.
         """
-        count = -(-len(self._running) // 2)
-        self._running[count - 1].written.exception()  # waits until this task has ended
-        for _ in range(count):
+        task_count = -(-len(self._running) // 2)
+        self._running[task_count - 1].written.exception()  # waits until this task has ended
+        for _ in range(task_count):
             for blocks in self._running.popleft().written.result():
                 if blocks.completes_unit:
                     self._read_ahead.end(blocks.unit)

@@ -60,13 +60,13 @@ class StepRunner:
         evaluation = self.evaluator.evaluation_of_steps()
         with self.context.stop.between_imports():
             self.evaluator.start_thread()
-            advance = step.prepare(evaluation, self.threads)
+            compute_piece = step.prepare(evaluation, self.threads)
         saved_pieces, state = self._saved_state(key, step)
         if state is None:
             state = step.begin(evaluation)
         for piece in range(saved_pieces, step.pieces):
             self.context.reporter.doing(f"computing {step.title} {piece + 1} of {step.pieces}")
-            state = advance(state, piece)
+            state = compute_piece(state, piece)
             with self.context.stop.deferred():
                 self._save(key, piece + 1, state)
             self.context.stop.check()
@@ -88,11 +88,11 @@ class StepRunner:
 
     def _key(self, step: Step, files: frozenset[SourceFileKey]) -> str:
         """Return a key that changes if the step, the stamps of its files, or the device changes."""
-        device, stamps = self.evaluator.device, []
-        for number, name in sorted(files):
-            stamp = self.plan.sources[number].files[name].stamp
-            stamps.append([number, name, stamp and stamp.as_json()])
-        return xxhash.xxh3_128_hexdigest(json.dumps([step.key, stamps, device]).encode())
+        device, file_stamps = self.evaluator.device, []
+        for source_number, file_name in sorted(files):
+            stamp = self.plan.sources[source_number].files[file_name].stamp
+            file_stamps.append([source_number, file_name, stamp and stamp.as_json()])
+        return xxhash.xxh3_128_hexdigest(json.dumps([step.key, file_stamps, device]).encode())
 
     def _saved_state(self, key: str, step: Step) -> tuple[int, State | None]:
         """Return the number of saved pieces and the state after them; 0 and None if none are."""
@@ -103,9 +103,11 @@ class StepRunner:
         if not 0 < pieces_done <= step.pieces:
             return 0, None
         try:
-            data = self._path(key, pieces_done).read_bytes()
-            if xxhash.xxh3_128_hexdigest(data) == checksum:
-                return pieces_done, {name: array.copy() for name, array in load(data).items()}
+            state_bytes = self._path(key, pieces_done).read_bytes()
+            if xxhash.xxh3_128_hexdigest(state_bytes) == checksum:
+                return pieces_done, {
+                    name: array.copy() for name, array in load(state_bytes).items()
+                }
         except (OSError, SafetensorError):
             pass
         self.ledger.events.add(EventKind.STEP_LOST, pieces=pieces_done)
@@ -114,9 +116,9 @@ class StepRunner:
     def _save(self, key: str, done: int, state: State) -> None:
         from safetensors.numpy import save
 
-        data = save(dict(state))
-        self.context.storage.write_file(self._path(key, done), data)
-        self.ledger.steps.record(key, done, xxhash.xxh3_128_hexdigest(data))
+        state_bytes = save(dict(state))
+        self.context.storage.write_file(self._path(key, done), state_bytes)
+        self.ledger.steps.record(key, done, xxhash.xxh3_128_hexdigest(state_bytes))
         self.context.storage.remove(self._path(key, done - 1))
 
     def _path(self, key: str, done: int) -> Path:

@@ -128,11 +128,11 @@ class UnitFeed:
         """Return the number of blocks of each unit that one task computes, at least one.
 
         Args:
-            units: the units of the task.
+            units: the units of one task: one, or several that read the same ranges.
             nbytes: the most bytes of all blocks together.
         """
-        limit = nbytes if len(units) == 1 else min(nbytes, most_together(self._execution))
-        blocks_that_fit = max(1, limit // (len(units) * self._largest_block))
+        byte_limit = nbytes if len(units) == 1 else min(nbytes, most_together(self._execution))
+        blocks_that_fit = max(1, byte_limit // (len(units) * self._largest_block))
         most_bytes = block_run_bytes(self._execution)
         return min(blocks_that_fit, *(unit.blocks_at_once(most_bytes) for unit in units))
 
@@ -182,8 +182,11 @@ class UnitFeed:
 
         The predicted memory always has room for the reductions of two units.
         """
-        units = [unit, *(started[0] for started, _ in self._upcoming)]
-        return len(units) < 3 or sum(map(reduction_bytes, units)) <= self._reductions_limit
+        started_and_next = [unit, *(started_units[0] for started_units, _ in self._upcoming)]
+        return (
+            len(started_and_next) < 3
+            or sum(map(reduction_bytes, started_and_next)) <= self._reductions_limit
+        )
 
     def _start(self, units: list[Unit]) -> StartedUnits:
         """Start to prepare units, if their blocks need a preparation.
@@ -205,8 +208,11 @@ class UnitFeed:
             preparation = self._evaluator.prepare(first_unit, self._passes.run, self._scratch)
         if not other_units:
             return preparation
-        of_first = preparation[first_unit.expression]
-        return {**preparation, **{other.expression: of_first for other in other_units}}
+        first_preparation = preparation[first_unit.expression]
+        return {
+            **preparation,
+            **{other_unit.expression: first_preparation for other_unit in other_units},
+        }
 
     def _enter(self, units: list[Unit], preparation: Future[Preparation] | None) -> None:
         """Make these units the current ones: their uncommitted blocks are handed out next."""

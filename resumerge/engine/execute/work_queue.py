@@ -28,28 +28,33 @@ def download_order(
     At each step the unit with the fewest missing bytes is chosen, and its files are appended.
 
     Args:
-        plan: the plan.
-        units: the units to compute.
+        plan: the plan of the units; its sources give the sizes of the files.
+        units: the pending units. Among those with equally few missing bytes the earlier unit of the
+            plan is chosen.
         by_shard: whether all files of a shard come before the files that only later shards need.
     """
     first_units: dict[tuple[int, RemoteFiles], int] = {}
     for unit in units:
-        files = (f for f in plan.remote_files_of(unit) if not plan.sources[f[0]].is_streamed(f[1]))
-        first_units.setdefault((unit.shard if by_shard else 0, frozenset(files)), unit.number)
+        remote_files = (
+            f for f in plan.remote_files_of(unit) if not plan.sources[f[0]].is_streamed(f[1])
+        )
+        first_units.setdefault(
+            (unit.shard if by_shard else 0, frozenset(remote_files)), unit.number
+        )
     chosen_files: dict[tuple[int, str], None] = {}
 
     def cost(wanted: tuple[int, RemoteFiles]) -> tuple[int, int, int]:
-        shard, files = wanted
+        shard, remote_files = wanted
         missing_bytes = sum(
-            plan.sources[n].files[f].size for n, f in files if (n, f) not in chosen_files
+            plan.sources[n].files[f].size for n, f in remote_files if (n, f) not in chosen_files
         )
         return shard, missing_bytes, first_units[wanted]
 
-    remaining = set(first_units)
-    while remaining:
-        cheapest = min(remaining, key=cost)
-        remaining.remove(cheapest)
-        chosen_files.update(dict.fromkeys(sorted(cheapest[1])))
+    unchosen_file_sets = set(first_units)
+    while unchosen_file_sets:
+        cheapest_file_set = min(unchosen_file_sets, key=cost)
+        unchosen_file_sets.remove(cheapest_file_set)
+        chosen_files.update(dict.fromkeys(sorted(cheapest_file_set[1])))
     return [(plan.sources[number], name) for number, name in chosen_files]
 
 
@@ -74,8 +79,8 @@ class WorkQueue:
         self._ready_count_seen = -1
         for unit, unit_progress in zip(self._plan.units, execution.progress):
             if not unit_progress.is_complete:
-                files = self._plan.remote_files_of(unit)
-                self._waiting.setdefault(files, []).append(self._places[unit.number])
+                remote_files = self._plan.remote_files_of(unit)
+                self._waiting.setdefault(remote_files, []).append(self._places[unit.number])
 
     def take(self) -> Unit | None:
         """Return the next ready unit whose shard has space on the disk; None if there is none."""
@@ -91,14 +96,17 @@ class WorkQueue:
         The result is also None if the next unit is not ready, its shard has no disk space, or its
         first uncommitted block has another number than the first uncommitted block of `unit`.
         """
-        place = self._places[unit.number] + 1
-        if place == len(self._order):
+        next_place = self._places[unit.number] + 1
+        if next_place == len(self._order):
             return None
-        next_unit = self._plan.units[self._order[place]]
-        committed, next_committed = (
+        next_unit = self._plan.units[self._order[next_place]]
+        committed_blocks, next_committed_blocks = (
             self._progress[u.number].committed_blocks for u in (unit, next_unit)
         )
-        if committed != next_committed or self._ready.get(next_unit.shard, [-1])[0] != place:
+        if (
+            committed_blocks != next_committed_blocks
+            or self._ready.get(next_unit.shard, [-1])[0] != next_place
+        ):
             return None
         if not have_same_reads(unit, next_unit) or not self._space.reserve(next_unit.shard):
             return None
@@ -124,10 +132,10 @@ class WorkQueue:
                 be freed.
         """
         self._move_ready()
-        waiting_since, progress = time.monotonic(), self._prefetcher.progress
+        waiting_since, last_progress = time.monotonic(), self._prefetcher.progress
         while (shard := self._reserve_shard()) is None and not self._is_over:
-            if self._prefetcher.progress != progress:
-                waiting_since, progress = time.monotonic(), self._prefetcher.progress
+            if self._prefetcher.progress != last_progress:
+                waiting_since, last_progress = time.monotonic(), self._prefetcher.progress
             space_expected = self._space.will_be_freed(time.monotonic() - waiting_since)
             self._prefetcher.ready_count_when_blocked = (
                 None if space_expected else self._ready_count_seen
@@ -163,9 +171,9 @@ class WorkQueue:
 
     def _allocated_shard_waits(self) -> bool:
         """Return whether a unit still waits for files although its shard already has disk space."""
-        waiting = (place for places in self._waiting.values() for place in places)
-        shards = {self._plan.units[self._order[place]].shard for place in waiting}
-        return any(self._space.is_allocated(shard) for shard in shards)
+        waiting_places = (place for places in self._waiting.values() for place in places)
+        waiting_shards = {self._plan.units[self._order[place]].shard for place in waiting_places}
+        return any(self._space.is_allocated(shard) for shard in waiting_shards)
 
     def _move_ready(self) -> None:
         """Move units from waiting to ready if their files have arrived since the last call."""
