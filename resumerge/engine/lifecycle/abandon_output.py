@@ -25,24 +25,24 @@ def abandon_output(ledger: Ledger, folder: Path, out: Path, storage: Storage) ->
 
 def remove_written(ledger: Ledger, out: Path, storage: Storage) -> None:
     """Delete the shards and companions that a run wrote to its output's folder."""
-    folders = {str(Path(name).parent) for name in ledger.written_names()} - {"."}
+    subfolders = {str(Path(name).parent) for name in ledger.written_names()} - {"."}
     written_names = written_files(ledger, out)
     for name in sorted(written_names):
         storage.remove(out / name)
     remove_tasks(out)
-    for name in folders:
+    for name in subfolders:
         if (out / name).is_dir() and not any((out / name).iterdir()):
             (out / name).rmdir()
-    for path in (out, *(out / name for name in folders)):
+    for path in (out, *(out / name for name in subfolders)):
         if path.is_dir():
             storage.sync_folder(path)
 
 
 def remove_folder(folder: Path, storage: Storage) -> None:
     """Delete a run's folder: rename it, so that it is no longer a run, then delete its files."""
-    renamed = folder.with_name(folder.name + STAGED)
-    storage.rename(folder, renamed)
-    if renamed.is_symlink():  # the target of the link does not belong to the run
-        storage.remove(renamed)
+    renamed_folder = folder.with_name(folder.name + STAGED)
+    storage.rename(folder, renamed_folder)
+    if renamed_folder.is_symlink():  # the target of the link does not belong to the run
+        storage.remove(renamed_folder)
     else:
-        shutil.rmtree(renamed, ignore_errors=True)
+        shutil.rmtree(renamed_folder, ignore_errors=True)

@@ -44,7 +44,7 @@ class AdoptedRun:
     """An existing run, locked by this process.
 
     Args:
-        ledger: the run's ledger.
+        ledger: the run's ledger, open and writable; `adopt` closes it when its context ends.
         record: the run's row in the ledger, as it was when the run was adopted.
         recipe: the recipe to merge: the run's own; or, if a new run replaces this one, the new
             run's recipe.
@@ -91,12 +91,12 @@ def adopt(context: RunContext, found: ExistingRun) -> Iterator[AdoptedRun]:
     """
     context.run_id = found.folder.name
     with run_lock(found.folder, found.folder.name):
-        ledger, restored = open_ledger(found.folder, context.storage)
+        ledger, is_restored = open_ledger(found.folder, context.storage)
         with closing(ledger):
             record = ledger.run()
             named_output = found.out.path if found.out is not None else context.options.output
             _check_same_output(record, named_output)
-            mirror_named = context.options.mirror is not None
+            is_mirror_named = context.options.mirror is not None
             run_mirror_url = context.mirror.url if context.mirror else record["mirror"]
             chosen_url = context.options.mirror or run_mirror_url
             check_stays_in_bucket(
@@ -105,13 +105,13 @@ def adopt(context: RunContext, found: ExistingRun) -> Iterator[AdoptedRun]:
             new_recipe = found.recipe or edited_recipe(context, record)
             if new_recipe is not None and not context.options.restart:
                 new_recipe = without_new_checkpoints(context, record, new_recipe)
-            replaced = context.options.restart or _may_be_replaced(
+            is_replaced = context.options.restart or _may_be_replaced(
                 context,
                 ledger,
                 new_recipe,
                 may_lose_files=found.names_recipe and chosen_url is None,
             )
-            if replaced and found.names_recipe:
+            if is_replaced and found.names_recipe:
                 chosen_url = context.options.mirror
                 _note_kept_mirror(context, run_mirror_url)
             else:
@@ -119,7 +119,7 @@ def adopt(context: RunContext, found: ExistingRun) -> Iterator[AdoptedRun]:
             mirror = context.open_mirror(chosen_url) if chosen_url else None
             if mirror is not None:
                 mirror.set_noun_for(Path(record["output"]))
-            recipe = check_recipe_drift(context, record, new_recipe, replaced=replaced)
+            recipe = check_recipe_drift(context, record, new_recipe, replaced=is_replaced)
             yield AdoptedRun(
                 ledger,
                 record,
@@ -127,9 +127,9 @@ def adopt(context: RunContext, found: ExistingRun) -> Iterator[AdoptedRun]:
                 found.config or Path(record["config_path"]),
                 names_recipe=found.names_recipe,
                 mirror=mirror,
-                mirror_named=mirror_named,
-                restored=restored,
-                replaced=replaced,
+                mirror_named=is_mirror_named,
+                restored=is_restored,
+                replaced=is_replaced,
             )
 
 
@@ -139,8 +139,9 @@ def recipe_problems(context: RunContext, folder: Path, recipe: Recipe) -> list[P
     Nothing is written.
 
     Args:
-        context: the command's context.
-        folder: the folder of the run's ledger.
+        context: the context of a command that only checks, with the options that `run` would be
+            given.
+        folder: the folder of the run's ledger, which is opened to be read only.
         recipe: the recipe that the command names.
 
     Raises:
@@ -151,8 +152,10 @@ def recipe_problems(context: RunContext, folder: Path, recipe: Recipe) -> list[P
             record = ledger.run()
             new_recipe = without_new_checkpoints(context, record, recipe)
             has_mirror = bool(context.options.mirror or record["mirror"])
-            replaced = _may_be_replaced(context, ledger, new_recipe, may_lose_files=not has_mirror)
-            check_recipe_drift(context, record, new_recipe, replaced=replaced)
+            is_replaced = _may_be_replaced(
+                context, ledger, new_recipe, may_lose_files=not has_mirror
+            )
+            check_recipe_drift(context, record, new_recipe, replaced=is_replaced)
     except InputError as error:
         return error.problems
     return []
@@ -193,8 +196,8 @@ def replace_run(context: RunContext, run: AdoptedRun) -> NewRun:
 
     def abandon() -> None:
         if mirror is not None:
-            mirrored = find_written(mirror, run.folder.name, mirrored_files(ledger))
-            abandon_mirror(mirror, mirrored)
+            files_in_mirror = find_written(mirror, run.folder.name, mirrored_files(ledger))
+            abandon_mirror(mirror, files_in_mirror)
         context.storage.make_folder(out.folder)
         with output_lock(out):
             abandon_output(ledger, run.folder, out.folder, context.storage)
@@ -230,7 +233,7 @@ def _inherit_options(
     """Set the options that the command leaves out to the run's values.
 
     Args:
-        context: the run's context.
+        context: the context whose `options` are replaced by the completed ones.
         record: the run's row in its ledger.
         mirror_url: the address of the run's mirror; None without a mirror.
     """
@@ -250,10 +253,10 @@ def _note_kept_mirror(context: RunContext, mirror_url: str | None) -> None:
 
 def keep_options(context: RunContext, run: AdoptedRun) -> None:
     """Store the command's options in the run's ledger, for later attempts."""
-    kept_before = json.loads(run.record["options"])
-    kept_now = context.options.kept_after_resume(kept_before)
-    if kept_now != kept_before:
-        run.ledger.set_options(kept_now)
+    options_before = json.loads(run.record["options"])
+    options_now = context.options.kept_after_resume(options_before)
+    if options_now != options_before:
+        run.ledger.set_options(options_now)
 
 
 def _check_same_output(record: Mapping[str, Any], output: Path | None) -> None:

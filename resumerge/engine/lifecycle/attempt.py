@@ -46,7 +46,7 @@ class _Record:
     """The facts about an attempt that are written to the ledger when it ends.
 
     Args:
-        number: the attempt's number.
+        number: the attempt's number in the ledger, which `Attempts.start` returned.
         merging_seconds: seconds spent on recovery and on blocks; importing torch and computing
             steps are not counted.
     """
@@ -123,8 +123,10 @@ class Attempt:
             state = "interrupted"
             stop_error = error if isinstance(error, ResumergeError) else as_resumable(error)
             with suppress(*DISK_ERRORS):
-                cause = {"cause": stop_error.reason} if isinstance(stop_error, Resumable) else {}
-                self.ledger.events.add(EventKind.STOPPED, reason=str(stop_error), **cause)
+                cause_fact = (
+                    {"cause": stop_error.reason} if isinstance(stop_error, Resumable) else {}
+                )
+                self.ledger.events.add(EventKind.STOPPED, reason=str(stop_error), **cause_fact)
             raise stop_error from error
         except Exception as error:
             if not is_out_of_memory(error):
@@ -164,10 +166,10 @@ class Attempt:
         give_back_freed_memory()  # planning has freed the headers that it read
         reuse_freed_memory()
         reporter = self.context.reporter
-        sparse = starts_sparse(
+        is_sparse = starts_sparse(
             self.budget.estimate, self.out.folder, frees=self.context.frees_shards
         )
-        files = self.context.shard_files(self.plan, self.out.folder, sparse=sparse)
+        files = self.context.shard_files(self.plan, self.out.folder, sparse=is_sparse)
         reader = self.context.reader(self.plan.sources)
         with closing(files), self._counting(reader.ranges), closing(reader):
             reporter.doing("comparing downloads with their hashes")
@@ -180,10 +182,10 @@ class Attempt:
                 adopt_published(self.plan, self.ledger, files, self._report_reading)
             progress = self._recover(files)
             self._compute(record.number, files, reader, progress, timer)
-            if suspects := self._suspects_at_the_end(progress):
+            if suspect_units := self._suspects_at_the_end(progress):
                 reporter.doing("checking what was committed before the interruption")
-                progress = self._run_recovery(files, suspects)
-                self.ledger.events.add(EventKind.RECHECKED, units=len(suspects))
+                progress = self._run_recovery(files, suspect_units)
+                self.ledger.events.add(EventKind.RECHECKED, units=len(suspect_units))
                 if not all(unit.checksum for unit in progress):
                     self._compute(record.number, files, reader, progress, timer)
             record.merging_seconds = timer.seconds
@@ -216,14 +218,14 @@ class Attempt:
         finally:
             if ranges.requests:
                 with suppress(*ignored_errors), self.context.stop.deferred():
-                    facts = {"bytes": ranges.bytes_received, "requests": ranges.requests}
-                    self.ledger.events.add(EventKind.STREAMED, **facts)
+                    streamed_facts = {"bytes": ranges.bytes_received, "requests": ranges.requests}
+                    self.ledger.events.add(EventKind.STREAMED, **streamed_facts)
 
     def _recover(self, files: ShardFiles) -> list[Progress]:
         """Bring shards and ledger into agreement, and return the progress of every unit."""
-        compares = self.restored or (self._is_suspicious and self.replicator is not None)
+        compares_committed = self.restored or (self._is_suspicious and self.replicator is not None)
         progress = self._run_recovery(
-            files, _committed(self.ledger.units.progress()) if compares else set()
+            files, _committed(self.ledger.units.progress()) if compares_committed else set()
         )
         if self.restored:
             self.ledger.events.add(EventKind.LEDGER_RECONCILED)

@@ -35,7 +35,7 @@ def working_folder_of(out: Path | str, options: Options) -> tuple[Path, Options]
 
     Args:
         out: the output as `read_output` returned it: a path, or an address in a bucket.
-        options: the command's options.
+        options: the options of the command that names the output; they are not changed in place.
 
     Raises:
         InputError: the options contradict an output in a bucket.
@@ -43,19 +43,19 @@ def working_folder_of(out: Path | str, options: Options) -> tuple[Path, Options]
     if isinstance(out, Path):
         return out, options
     problems = []
-    contradicting = {
+    contradicting_options = {
         f"--mirror {options.mirror}": options.mirror not in (None, out, f"{out}/"),
         "--bring-back": options.bring_back,
         "--no-mirror-then-delete": options.mirror_then_delete is False,
         "--intermediate-dir": options.intermediate_dir is not None,
     }
-    if options_given := [words for words, is_given in contradicting.items() if is_given]:
+    if given_options := [option for option, is_given in contradicting_options.items() if is_given]:
         problems.append(
             Problem(
                 "These options do not go with an output in a bucket",
                 where=out,
                 expected="the model there, and nothing of it on this machine",
-                found=" and ".join(options_given),
+                found=" and ".join(given_options),
                 fix=f"leave them out; or name a folder, with --mirror {out}",
             )
         )
@@ -78,7 +78,7 @@ def check_stays_in_bucket(options: Options, out: Path, mirror: str | None, url: 
     """Check that the command leaves the output of a run in its bucket.
 
     Args:
-        options: the command's options.
+        options: the command's own options, before any are inherited from the run.
         out: the run's output on this machine.
         mirror: the address of the run's mirror before this command; None without a mirror.
         url: the address of the mirror for this command; None without a mirror.

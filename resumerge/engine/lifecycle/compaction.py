@@ -43,8 +43,9 @@ def compact(
 
     Args:
         plan: the plan with the highest ranks; all of its units are committed.
-        folder: the output's folder.
-        ledger: the run's ledger.
+        folder: the output's folder, which holds the adapter's file.
+        ledger: the ledger in which the shard is sealed; if ranks are lowered, it is given the new
+            offsets, hashes and ranks first.
         storage: the operations on files.
         on_progress: called after every unit with the bytes written so far and the total bytes; may
             raise, to stop.
@@ -55,33 +56,35 @@ def compact(
         return plan
     old_fd = os.open(files.partial(shard), os.O_RDONLY | os.O_CLOEXEC)
     try:
-        compacted = with_ranks(plan, _ranks(plan, old_fd))
-        assert compacted.adapter is not None and plan.adapter is not None
-        if compacted.adapter.ranks != plan.adapter.ranks:
-            path = files.compacted(shard)
-            new_fd = storage.begin(path)
+        compacted_plan = with_ranks(plan, _ranks(plan, old_fd))
+        assert compacted_plan.adapter is not None and plan.adapter is not None
+        if compacted_plan.adapter.ranks != plan.adapter.ranks:
+            compacted_path = files.compacted(shard)
+            new_fd = storage.begin(compacted_path)
             try:
-                commits = _write(plan, compacted, ledger, old_fd, new_fd, storage, on_progress)
+                unit_commits = _write(
+                    plan, compacted_plan, ledger, old_fd, new_fd, storage, on_progress
+                )
                 storage.sync_data(new_fd)
             finally:
                 os.close(new_fd)
             storage.sync_folder(folder)
-            ranks = compacted.adapter.ranks.values()
+            ranks = compacted_plan.adapter.ranks.values()
             ledger.units.replace_layout(
-                shard_rows(compacted),
-                unit_rows(compacted),
-                commits,
+                shard_rows(compacted_plan),
+                unit_rows(compacted_plan),
+                unit_commits,
                 EventKind.RANKS_CHOSEN,
                 modules=len(ranks),
                 least=min(ranks),
                 most=max(ranks),
             )
-            files = ShardFiles(compacted, folder, storage)
-            storage.rename(path, files.partial(shard))
+            files = ShardFiles(compacted_plan, folder, storage)
+            storage.rename(compacted_path, files.partial(shard))
     finally:
         os.close(old_fd)
-    seal(compacted.shards[0], files, ledger, storage)
-    return compacted
+    seal(compacted_plan.shards[0], files, ledger, storage)
+    return compacted_plan
 
 
 def finish_compaction(plan: Plan, folder: Path, storage: Storage) -> None:
@@ -91,13 +94,13 @@ def finish_compaction(plan: Plan, folder: Path, storage: Storage) -> None:
     """
     assert plan.adapter is not None
     files, [shard] = ShardFiles(plan, folder, storage), plan.shards
-    path = files.compacted(shard)
-    if not path.exists():
+    compacted_path = files.compacted(shard)
+    if not compacted_path.exists():
         return
-    if plan.adapter.is_undecided or not files.has_size_and_header(shard, path):
-        storage.remove(path)
+    if plan.adapter.is_undecided or not files.has_size_and_header(shard, compacted_path):
+        storage.remove(compacted_path)
     else:
-        storage.rename(path, files.partial(shard))
+        storage.rename(compacted_path, files.partial(shard))
 
 
 def _ranks(plan: Plan, file: int) -> dict[str, int]:
@@ -118,12 +121,12 @@ def _factors(plan: Plan) -> Iterator[tuple[Unit, Factors]]:
 
 def _matrices(factors: Factors, data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the bits of A as (matrices, rank, inputs), and of B as (outputs, rank, matrices)."""
-    count, rank = len(factors.pairs), factors.rank
+    pair_count, rank = len(factors.pairs), factors.rank
     bits = data.view(f"u{BITS[factors.dtype] // 8}")
-    split = count * rank * factors.inputs
+    elements_of_a = pair_count * rank * factors.inputs
     return (
-        bits[:split].reshape(count, rank, factors.inputs),
-        bits[split:].reshape(factors.outputs, rank, count),
+        bits[:elements_of_a].reshape(pair_count, rank, factors.inputs),
+        bits[elements_of_a:].reshape(factors.outputs, rank, pair_count),
     )
 
 
@@ -131,10 +134,10 @@ def _read(file: int, offset: int, nbytes: int) -> np.ndarray:
     data = np.empty(nbytes, np.uint8)
     bytes_read = 0
     while bytes_read < nbytes:
-        count = os.preadv(file, [data[bytes_read:].data], offset + bytes_read)
-        if not count:
+        piece_bytes = os.preadv(file, [data[bytes_read:].data], offset + bytes_read)
+        if not piece_bytes:
             raise OSError(f"the adapter's file ends at {offset + bytes_read} bytes")
-        bytes_read += count
+        bytes_read += piece_bytes
     return data
 
 
@@ -148,12 +151,14 @@ def _write(
     on_progress: Callable[[int, int], None],
 ) -> list[UnitCommit]:
     """Write the new file, and return its units' rows for the ledger."""
-    commits = []
-    measured = {row["name"]: measurements for row, measurements in ledger.units.measurements()}
+    unit_commits = []
+    measurements_by_name = {
+        row["name"]: measurements for row, measurements in ledger.units.measurements()
+    }
     progress = ledger.units.progress()
     storage.write(new, after.shards[0].header, 0)
     for unit, new_unit in zip(before.units, after.units, strict=True):
-        hashes, measurements = progress[unit.number].hashes, measured.get(unit.name)
+        hashes, measurements = progress[unit.number].hashes, measurements_by_name.get(unit.name)
         if isinstance(unit.expression, Factors) and isinstance(new_unit.expression, Factors):
             data = _read(old, unit.offset, unit.nbytes)
             rank = new_unit.expression.rank
@@ -163,15 +168,17 @@ def _write(
             hashes = hash_block(data.view(np.uint8).data)
             if measurements is not None:
                 energies = measurements["intended"], measurements["change"]
-                rows = new_unit.expression.measured(*energies).tolist()
-                measurements = UnitMeasurements.empty(measurements.models).plus(rows)
+                measured_rows = new_unit.expression.measured(*energies).tolist()
+                measurements = UnitMeasurements.empty(measurements.models).plus(measured_rows)
         else:
-            for start in range(0, unit.nbytes, COPIED_AT_ONCE):
-                size = min(COPIED_AT_ONCE, unit.nbytes - start)
+            for piece_start in range(0, unit.nbytes, COPIED_AT_ONCE):
+                piece_size = min(COPIED_AT_ONCE, unit.nbytes - piece_start)
                 storage.write(
-                    new, _read(old, unit.offset + start, size).data, new_unit.offset + start
+                    new,
+                    _read(old, unit.offset + piece_start, piece_size).data,
+                    new_unit.offset + piece_start,
                 )
-        commits.append(
+        unit_commits.append(
             UnitCommit(
                 number=new_unit.number,
                 hashes=hashes,
@@ -182,4 +189,4 @@ def _write(
             )
         )
         on_progress(new_unit.offset + new_unit.nbytes, after.output_bytes)
-    return commits
+    return unit_commits

@@ -32,23 +32,24 @@ def model_files(
     each variant, and its own recipe beside these folders.
 
     Args:
-        context: the run's context.
-        plan: the plan.
-        ledger: the run's ledger.
+        context: its metadata cache serves to read the reference's remote files; with `offline`,
+            none is downloaded.
+        plan: the run's plan; for an adapter with undecided ranks, the plan after compaction.
+        ledger: the ledger with the measured changes and the hashes of local models, for the cards.
         name: the model's name, for its card; a variant of a sweep has a name of its own.
 
     Raises:
         Resumable: a file was damaged after the run began.
     """
-    contents = {row["model"]: row["content"] for row in ledger.sources() if row["content"]}
+    source_contents = {row["model"]: row["content"] for row in ledger.sources() if row["content"]}
     offline = context.options.offline
     try:
         for model in models_of(plan):
-            model_plan, model_contents = model.plan, contents
-            changes = changes_of(ledger, model.units)
-            changes_section = [] if model.is_stage else card_section(changes)
+            model_plan, model_contents = model.plan, source_contents
+            unit_changes = changes_of(ledger, model.units)
+            changes_section = [] if model.is_stage else card_section(unit_changes)
             if model_plan.adapter is not None:
-                changes_section = adapter_section(model_plan.adapter.ranks, changes)
+                changes_section = adapter_section(model_plan.adapter.ranks, unit_changes)
             if plan.variants and not model.is_stage:
                 model_contents = content_hashes(plan, ledger, model)
             files = companions(
@@ -59,7 +60,7 @@ def model_files(
                 section=changes_section,
                 offline=offline,
             )
-            yield from ((model.folder + file, content) for file, content in files)
+            yield from ((model.folder + file_name, content) for file_name, content in files)
         if plan.variants:
             yield RECIPE_IN_OUTPUT, plan.recipe.text.encode()
     except InputError as error:
@@ -77,14 +78,14 @@ def write_companions(context: RunContext, plan: Plan, ledger: Ledger, out: Path)
     noted_checksums = ledger.companions.checksums()
     for name, content in model_files(context, plan, ledger, out.name):
         path = out / name
-        data = content if isinstance(content, bytes) else _read(content)
-        checksum = hash_block(data).hex()
+        companion_bytes = content if isinstance(content, bytes) else _read(content)
+        checksum = hash_block(companion_bytes).hex()
         our_checksums = {checksum, noted_checksums.get(name)}
         if _is_foreign(path, our_checksums) and not _make_way(context, ledger, out, path):
             continue
-        ledger.companions.record(name, len(data), checksum)
+        ledger.companions.record(name, len(companion_bytes), checksum)
         context.storage.make_folder(path.parent)
-        context.storage.write_file(path, data)
+        context.storage.write_file(path, companion_bytes)
 
 
 def _read(path: Path) -> bytes:
@@ -96,8 +97,10 @@ def _read(path: Path) -> bytes:
 
 def _is_foreign(path: Path, checksums: set[str | None]) -> bool:
     """Return whether a file exists and has none of these checksums: the user made or edited it."""
-    exists = path.is_symlink() or path.exists()
-    return exists and not any(has_checksum(path, checksum) for checksum in checksums if checksum)
+    file_exists = path.is_symlink() or path.exists()
+    return file_exists and not any(
+        has_checksum(path, checksum) for checksum in checksums if checksum
+    )
 
 
 def _make_way(context: RunContext, ledger: Ledger, out: Path, path: Path) -> bool:

@@ -49,12 +49,12 @@ def create_run(context: RunContext, plan: Plan, new: NewRun) -> Iterator[Ledger]
     with output_lock(out):
         if problems := check_output(out):  # another run may have written to it meanwhile
             raise InputError(problems)
-        staged = context.runs.stage(out.model, context.storage)
-        _delete_abandoned(context.runs, staged)
-        with run_lock(staged, staged.stem):
-            folder = _write_plan(context, plan, new, staged)
-            context.run_id = folder.name
-            with closing(Ledger(folder / LEDGER_FILE)) as ledger:
+        staged_folder = context.runs.stage(out.model, context.storage)
+        _delete_abandoned(context.runs, staged_folder)
+        with run_lock(staged_folder, staged_folder.stem):
+            run_folder = _write_plan(context, plan, new, staged_folder)
+            context.run_id = run_folder.name
+            with closing(Ledger(run_folder / LEDGER_FILE)) as ledger:
                 yield ledger
 
 
@@ -62,9 +62,9 @@ def _acquire_empty(mirror: MirrorSession, out: OutputPath) -> None:
     """Acquire the lease of a new run's mirror, and check that the mirror is empty."""
     mirror.acquire_lease(out.model)
     with TemporaryFolder() as folder:
-        state = mirror.read_state(folder / LEDGER_FILE)
-    if state.kind != NOTHING:
-        raise refuse_mirror(mirror, state)
+        mirror_state = mirror.read_state(folder / LEDGER_FILE)
+    if mirror_state.kind != NOTHING:
+        raise refuse_mirror(mirror, mirror_state)
 
 
 def _delete_abandoned(runs: RunStore, own: Path) -> None:

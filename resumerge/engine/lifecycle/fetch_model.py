@@ -48,11 +48,13 @@ def is_made_of(manifest: Manifest, recipe: Recipe, options: Options, mirror: Mir
     nbytes, sha256 = manifest.files.get(RECIPE_IN_OUTPUT, (0, ""))
     if not 0 < nbytes <= LARGEST_RECIPE:
         return False
-    data = retry_store(mirror.store, lambda: mirror.store.get(RECIPE_IN_OUTPUT, LARGEST_RECIPE))
-    if hashlib.sha256(data).hexdigest() != sha256:
+    recipe_bytes = retry_store(
+        mirror.store, lambda: mirror.store.get(RECIPE_IN_OUTPUT, LARGEST_RECIPE)
+    )
+    if hashlib.sha256(recipe_bytes).hexdigest() != sha256:
         return False
-    text = data.decode(errors="replace")
-    return is_of_recipe({"config_text": text, "config_path": RECIPE_IN_OUTPUT}, recipe)
+    recipe_text = recipe_bytes.decode(errors="replace")
+    return is_of_recipe({"config_text": recipe_text, "config_path": RECIPE_IN_OUTPUT}, recipe)
 
 
 def fetch_model(
@@ -70,17 +72,20 @@ def fetch_model(
         Resumable: a file is missing or damaged in the mirror, or cannot be read now; or the disk
             here is too small.
     """
-    names = sorted(_needed_files(manifest, out), key=lambda name: (name == "config.json", name))
+    needed_names = sorted(
+        _needed_files(manifest, out), key=lambda name: (name == "config.json", name)
+    )
     missing_names = [
-        name for name in names if not _has(out.folder / name, name, manifest.files[name][0])
+        name for name in needed_names if not _has(out.folder / name, name, manifest.files[name][0])
     ]
-    needed = sum(-(-manifest.files[name][0] // PAGE) * PAGE for name in missing_names)
-    free = free_bytes(out.folder)
-    if free < needed:
+    needed_bytes = sum(-(-manifest.files[name][0] // PAGE) * PAGE for name in missing_names)
+    available_bytes = free_bytes(out.folder)
+    if available_bytes < needed_bytes:
         raise Resumable(
             Reason.DISK_FULL,
             f"The disk of {out} is too small to copy the model back from the mirror: it needs "
-            f"{show_size(needed)}, and {show_size(free)} is free. Free some space, then resume",
+            f"{show_size(needed_bytes)}, and {show_size(available_bytes)} is free. "
+            "Free some space, then resume",
         )
     for name in missing_names:
         fetch_from_mirror(
@@ -91,9 +96,11 @@ def fetch_model(
 
 def fetched_names(manifest: Manifest, out: OutputPath) -> set[str]:
     """Return the names of files that an earlier `fetch_model` may have copied or begun to copy."""
-    names, files = _needed_files(manifest, out), manifest.files
-    complete = {name for name in names if _has(out.folder / name, name, files[name][0])}
-    return complete | {name + PARTIAL for name in names}
+    needed_names, files = _needed_files(manifest, out), manifest.files
+    complete_names = {
+        name for name in needed_names if _has(out.folder / name, name, files[name][0])
+    }
+    return complete_names | {name + PARTIAL for name in needed_names}
 
 
 def _needed_files(manifest: Manifest, out: OutputPath) -> list[str]:

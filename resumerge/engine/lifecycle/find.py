@@ -52,7 +52,7 @@ class ExistingRun:
     """A run with a ledger on this machine.
 
     Args:
-        folder: the folder of its ledger.
+        folder: the folder of the run's ledger, named by the run's id.
         recipe: the recipe that the command names; None to use the run's own.
         config: the recipe's file; None to use the run's own.
         out: the output that the command names, for a run that was imported from its mirror; None to
@@ -110,22 +110,22 @@ def find_for_run(context: RunContext, config: Path, out: OutputPath) -> Found:
     mirror = context.open_mirror(context.options.mirror)
     mirror.set_noun_for(out.path)
     _check_usable(mirror, out)
-    in_mirror = find_in_mirror(context, mirror, recipe, out)
-    if isinstance(in_mirror, Path):
-        return ExistingRun(in_mirror, recipe, config, out)
-    if in_mirror is None:
+    run_in_mirror = find_in_mirror(context, mirror, recipe, out)
+    if isinstance(run_in_mirror, Path):
+        return ExistingRun(run_in_mirror, recipe, config, out)
+    if run_in_mirror is None:
         return NewRun(recipe, config, out)
     if context.options.restart:
-        manifest = in_mirror
+        manifest = run_in_mirror
         return NewRun(recipe, config, out, abandon=lambda: _abandon_finished(mirror, manifest))
-    return FinishedInMirror(in_mirror, recipe, out)
+    return FinishedInMirror(run_in_mirror, recipe, out)
 
 
 def find_for_resume(context: RunContext, name: str | None) -> Found:
     """Return the run that ``resumerge resume [RUN]`` resumes or reports as done.
 
     Args:
-        context: the run's context.
+        context: its options `restart`, `mirror`, `bring_back` and `output` take part in the choice.
         name: a run's id, output or mirror; None for the newest run.
 
     Raises:
@@ -159,11 +159,11 @@ def find_for_resume(context: RunContext, name: str | None) -> Found:
             "machine that has its ledger",
         )
     _check_usable(mirror)
-    in_mirror = find_in_mirror(context, mirror)
-    if isinstance(in_mirror, Path):
-        return ExistingRun(in_mirror)
-    assert in_mirror is not None
-    return FinishedInMirror(in_mirror, None, output_option(context.options))
+    run_in_mirror = find_in_mirror(context, mirror)
+    if isinstance(run_in_mirror, Path):
+        return ExistingRun(run_in_mirror)
+    assert run_in_mirror is not None
+    return FinishedInMirror(run_in_mirror, None, output_option(context.options))
 
 
 def _check_usable(mirror: MirrorSession, out: OutputPath | None = None) -> None:

@@ -61,8 +61,8 @@ def _is_complete(context: RunContext, run: AdoptedRun, plan: Plan) -> bool:
         return False
     if run.mirror is None:
         return not missing_shards
-    mirrored = run.ledger.mirrored.checksums()
-    return all(s.name in mirrored for s in missing_shards) and _is_complete_in(
+    mirrored_names = run.ledger.mirrored.checksums()
+    return all(s.name in mirrored_names for s in missing_shards) and _is_complete_in(
         run.mirror, plan, run.ledger
     )
 
@@ -70,12 +70,12 @@ def _is_complete(context: RunContext, run: AdoptedRun, plan: Plan) -> bool:
 def _is_complete_in(mirror: MirrorSession, plan: Plan, ledger: Ledger) -> bool:
     """Return whether the mirror has this run's manifest and every file; report missing files."""
     mirror.check_mounted()
-    manifest, files = retry_store(mirror.store, lambda: read_manifest(mirror.store)), mirror.files()
-    missing_names = {s.name for s in plan.shards if files.get(s.name) != s.nbytes}
+    manifest, sizes = retry_store(mirror.store, lambda: read_manifest(mirror.store)), mirror.files()
+    missing_names = {s.name for s in plan.shards if sizes.get(s.name) != s.nbytes}
     if manifest is None or manifest.run != ledger.run()["id"]:
         missing_names.add(MANIFEST_FILE)
     else:
-        missing_names.update(missing_files(manifest, files))
+        missing_names.update(missing_files(manifest, sizes))
     if missing_names:
         shown_names = sorted(missing_names)[:SHOWN]
         ledger.events.add(EventKind.MIRROR_LACKS, mirror=mirror.url, names=shown_names)
@@ -101,9 +101,9 @@ def report_finished(context: RunContext, run: AdoptedRun) -> Result:
                         path = run.out.folder / name
                         checksum = file_checksum(path)
                         run.ledger.companions.record(name, path.stat().st_size, checksum)
-    url = mirror.url if mirror else None
-    out = named_output(run.out.path, url)
-    result = Result(run.folder.name, out, run.ledger.path, already_done=True, mirror=url)
+    mirror_url = mirror.url if mirror else None
+    out = named_output(run.out.path, mirror_url)
+    result = Result(run.folder.name, out, run.ledger.path, already_done=True, mirror=mirror_url)
     context.reporter.done(result)
     return result
 
@@ -158,9 +158,10 @@ def report_finished_model(
     """Report a finished model in a mirror; with ``--bring-back``, copy it to `out`.
 
     Args:
-        context: the run's context.
-        mirror: the mirror session.
-        manifest: the mirror's manifest.
+        context: its options decide whether the model is copied; its reporter is given the result.
+        mirror: the session with the mirror of the model; files of metadata that are left there are
+            removed.
+        manifest: the manifest of the finished model, which names its run and its files.
         out: the output on this machine; None if there is none.
 
     Raises:
@@ -175,10 +176,10 @@ def report_finished_model(
         context.storage.make_folder(out.folder)
         with output_lock(out):
             fetch_model(mirror, manifest, out, context.storage)
-    in_mirror = mirror.store.local_folder or mirror.url
-    place = out.path if out is not None and out.path.exists() else in_mirror
-    result = Result(manifest.run, place, None, already_done=True, mirror=mirror.url)
+    mirror_place = mirror.store.local_folder or mirror.url
+    model_place = out.path if out is not None and out.path.exists() else mirror_place
+    result = Result(manifest.run, model_place, None, already_done=True, mirror=mirror.url)
     context.reporter.done(result)
-    if out is not None and place == in_mirror:
+    if out is not None and model_place == mirror_place:
         context.reporter.note(f"{out.path} was not made; add --bring-back to copy the model to it")
     return result

@@ -49,8 +49,9 @@ def find_in_mirror(
     """Return the run of a mirror; import it if this machine does not have it.
 
     Args:
-        context: the run's context.
-        mirror: the mirror session.
+        context: its options `restart` and `output` apply; its state folder receives an imported
+            run.
+        mirror: the session with the mirror to look in; importing a run acquires its lease.
         recipe: the recipe that the run must have, unless ``--restart`` abandons the run; None to
             accept any recipe.
         out: the output on this machine; None to derive it from the options or the run.
@@ -64,20 +65,20 @@ def find_in_mirror(
         Resumable: the mirror cannot be reached.
     """
     with TemporaryFolder() as folder:
-        state = mirror.read_state(folder / LEDGER_FILE)
-        if state.kind == FINISHED and state.manifest is not None:
+        mirror_state = mirror.read_state(folder / LEDGER_FILE)
+        if mirror_state.kind == FINISHED and mirror_state.manifest is not None:
             restart = recipe is not None and context.options.restart
-            return _finished(context, mirror, state.manifest, state, restart=restart)
-        if state.kind == NOTHING and recipe is not None:
+            return _finished(context, mirror, mirror_state.manifest, mirror_state, restart=restart)
+        if mirror_state.kind == NOTHING and recipe is not None:
             return None
-        if state.kind != UNFINISHED:
-            raise refuse_mirror(mirror, state)
-        record = _record(folder)
-    if recipe is not None and not context.options.restart and not is_of_recipe(record, recipe):
-        raise refuse_mirror(mirror, state)
-    folder_here = _known_run(context, record["id"])
-    return folder_here or _import(
-        context, mirror, record, out or _output_here(context, record, mirror.url)
+        if mirror_state.kind != UNFINISHED:
+            raise refuse_mirror(mirror, mirror_state)
+        run_record = _record(folder)
+    if recipe is not None and not context.options.restart and not is_of_recipe(run_record, recipe):
+        raise refuse_mirror(mirror, mirror_state)
+    local_folder = _known_run(context, run_record["id"])
+    return local_folder or _import(
+        context, mirror, run_record, out or _output_here(context, run_record, mirror.url)
     )
 
 
@@ -97,10 +98,10 @@ def _finished(
     """Return a finished mirror's manifest, or the folder of its run if this machine can repair it.
 
     Args:
-        context: the run's context.
-        mirror: the mirror session.
-        manifest: the mirror's manifest.
-        state: the mirror's state.
+        context: its state folder may hold the run that made the model.
+        mirror: the session with the mirror, named by the error if files are missing.
+        manifest: the manifest that `state` contains.
+        state: the state of the mirror, with the sizes of the files that exist there.
         restart: whether the model will be abandoned; then missing files do not matter.
     """
     if restart:
@@ -135,31 +136,31 @@ def _import(
     if problems:
         raise InputError(problems)
     mirror.acquire_lease(record["id"])
-    staged, folder = runs.stage(out.model, storage), runs.folder / str(record["id"])
-    with run_lock(staged, record["id"]):
-        state = mirror.read_state(staged / LEDGER_FILE)
-        if state.kind != UNFINISHED or _record(staged)["id"] != record["id"]:
-            raise refuse_mirror(mirror, state)
-        for reason in state.skipped:
+    staged_folder, final_folder = runs.stage(out.model, storage), runs.folder / str(record["id"])
+    with run_lock(staged_folder, record["id"]):
+        mirror_state = mirror.read_state(staged_folder / LEDGER_FILE)
+        if mirror_state.kind != UNFINISHED or _record(staged_folder)["id"] != record["id"]:
+            raise refuse_mirror(mirror, mirror_state)
+        for reason in mirror_state.skipped:
             context.reporter.note(
                 f"A snapshot of the ledger in the {mirror.store.noun} is not used: {reason}"
             )
-        localize(staged, folder, out.path, mirror.url, storage)
-        storage.rename(staged, folder)
-    return folder
+        localize(staged_folder, final_folder, out.path, mirror.url, storage)
+        storage.rename(staged_folder, final_folder)
+    return final_folder
 
 
 def _incomplete(manifest: Manifest, missing: list[str], mirror: MirrorSession) -> InputError:
     noun = mirror.store.noun
     output_words = [mirror.url] if noun == "output" else ["OUT", "--mirror", mirror.url]
-    restart = ["resumerge", "run", "RECIPE", *output_words, "--restart"]
+    restart_words = ["resumerge", "run", "RECIPE", *output_words, "--restart"]
     return refuse(
         f"The finished model in the {noun} is incomplete",
         where=mirror.url,
         expected=counted(len(manifest.files), "file"),
         found=f"missing, or of a different size: {some(missing)}",
         fix="resume the run on the machine that made it; or compute everything again: "
-        f"`{shell_line(restart)}`",
+        f"`{shell_line(restart_words)}`",
     )
 
 
@@ -212,18 +213,16 @@ def check_same_form(out: OutputPath, theirs: Path) -> list[Problem]:
         out: the output on this machine.
         theirs: the path of the output on the other machine.
     """
-    on_other_machine = OutputPath(theirs)
-    if out.is_file == on_other_machine.is_file and (
-        not out.is_file or out.path.name == theirs.name
-    ):
+    other_output = OutputPath(theirs)
+    if out.is_file == other_output.is_file and (not out.is_file or out.path.name == theirs.name):
         return []
     return [
         Problem(
             "The run in the mirror has another output",
             where=str(out),
-            expected=f"a file named {theirs.name}" if on_other_machine.is_file else "a folder",
+            expected=f"a file named {theirs.name}" if other_output.is_file else "a folder",
             found=out.path.name,
-            fix=f"name {out.folder / theirs.name if on_other_machine.is_file else out.path.stem}",
+            fix=f"name {out.folder / theirs.name if other_output.is_file else out.path.stem}",
         )
     ]
 
@@ -235,29 +234,29 @@ def localize(folder: Path, home: Path, out: Path, url: str, storage: Storage) ->
     them.
 
     Args:
-        folder: the ledger's folder.
+        folder: the folder that the ledger was copied to, before it becomes a run of this machine.
         home: the folder that the ledger will be moved to.
         out: the output on this machine.
         url: the mirror's address on this machine.
         storage: the operations on files.
     """
     with closing(Ledger(folder / LEDGER_FILE)) as ledger:
-        record = ledger.run()
-        mirrored = ledger.mirrored.checksums()
+        run_record = ledger.run()
+        mirrored_names = ledger.mirrored.checksums()
         kept_shards = [
             shard["number"]
             for shard in ledger.shards.all()
-            if shard["state"] == "sealed" and shard["name"] in mirrored
+            if shard["state"] == "sealed" and shard["name"] in mirrored_names
         ]
         lost_units = [
             unit["number"]
             for unit in ledger.units.all()
             if unit["committed_blocks"] and unit["shard"] not in kept_shards
         ]
-        folders = {
-            source["number"]: local
+        local_folders = {
+            source["number"]: local_folder
             for source in ledger.sources()
-            if source["kind"] == "local" and (local := _local_folder(source)) is not None
+            if source["kind"] == "local" and (local_folder := _local_folder(source)) is not None
         }
         ledger.move_here(
             {
@@ -266,12 +265,12 @@ def localize(folder: Path, home: Path, out: Path, url: str, storage: Storage) ->
                 "mirror": url,
                 "host": hostname(),
             },
-            folders,
+            local_folders,
             lost_units,
             len(kept_shards),
         )
         take_snapshot(ledger, storage)
-    storage.write_file(folder / RECIPE_FILE, record["config_text"].encode())
+    storage.write_file(folder / RECIPE_FILE, run_record["config_text"].encode())
     storage.sync_file(folder / LEDGER_FILE)
 
 
@@ -280,8 +279,8 @@ def _local_folder(source: Mapping[str, Any]) -> str | None:
     try:
         if pinned_path(source).exists():
             return None
-        local = Path(read_reference(source["model"]).name).expanduser().absolute()
-        local = local.parent if local.is_file() else local
-        return str(local) if local.is_dir() else None
+        local_folder = Path(read_reference(source["model"]).name).expanduser().absolute()
+        local_folder = local_folder.parent if local_folder.is_file() else local_folder
+        return str(local_folder) if local_folder.is_dir() else None
     except (OSError, RuntimeError, ValueError, InvalidValue):
         return None

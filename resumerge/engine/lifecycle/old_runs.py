@@ -31,14 +31,14 @@ class OldRun:
     """A run that may be removed.
 
     Args:
-        folder: the ledger's folder.
+        folder: the folder of the run's ledger, named by the run's id.
         state: the state in the ledger; `DAMAGED` if neither ledger nor snapshot can be read.
         output: the output on this machine; None if the ledger cannot be read.
         seconds: seconds since the last write to its ledger.
         ledger_bytes: size of `folder`.
         unfinished: names of the files of an unfinished model in the output's folder. They are
             removed with the run.
-        unfinished_bytes: bytes of the files of `unfinished`.
+        unfinished_bytes: the size of all files of `unfinished` together.
         mirror: the address of its mirror, which is left unchanged; None without a mirror.
     """
 
@@ -91,11 +91,11 @@ def old_runs(
     """
     folders = list(dict.fromkeys(_find(runs, name) for name in names))
     for folder in folders:
-        if (holder := lock_holder(folder)) is not None:
+        if (lock_owner := lock_holder(folder)) is not None:
             raise refuse(
                 "A process is working on this run, so it is not removed",
                 where=folder.name,
-                found=f"pid {holder.get('pid', '?')} on {holder.get('host', '?')}",
+                found=f"pid {lock_owner.get('pid', '?')} on {lock_owner.get('host', '?')}",
                 fix="wait until it has ended, or stop it",
             )
     folders = folders or runs.runs()
@@ -110,8 +110,8 @@ def old_runs(
 
 def _find(runs: RunStore, name: str) -> Path:
     """Return the folder of a run, by its id or its output; the output may be in a bucket."""
-    in_bucket = runs.of_address(normalise(name)) if is_mirror_url(name) else []
-    return in_bucket[-1] if in_bucket else runs.find(name)
+    runs_in_bucket = runs.of_address(normalise(name)) if is_mirror_url(name) else []
+    return runs_in_bucket[-1] if runs_in_bucket else runs.find(name)
 
 
 def remove_run(run: OldRun, storage: Storage) -> None:
@@ -126,12 +126,12 @@ def remove_run(run: OldRun, storage: Storage) -> None:
     if not run.folder.is_dir():  # another process removed it first
         return
     with run_lock(run.folder, run.id):
-        if (state := _describe(run.folder).state) != run.state:
+        if (present_state := _describe(run.folder).state) != run.state:
             raise refuse(
                 "The state of the run changed before it was removed",
                 where=run.folder,
                 expected=run.state,
-                found=state,
+                found=present_state,
                 fix="run `resumerge clean` again",
             )
         if run.state in ("done", DAMAGED) or run.output is None:
@@ -148,32 +148,32 @@ def remove_run(run: OldRun, storage: Storage) -> None:
 
 
 def _describe(folder: Path) -> OldRun:
-    files = {path.name: path.stat() for path in _files(folder)}
-    ledger_bytes = sum(stat.st_size for stat in files.values())
+    stat_by_name = {path.name: path.stat() for path in _files(folder)}
+    ledger_bytes = sum(stat.st_size for stat in stat_by_name.values())
     write_times = (
         stat.st_mtime
-        for name, stat in files.items()
+        for name, stat in stat_by_name.items()
         if stat.st_size and not name.endswith("-shm")  # readers also write these
     )
-    seconds = time.time() - max(write_times, default=0.0)
+    idle_seconds = time.time() - max(write_times, default=0.0)
     try:
         with closing(read_ledger(folder)) as ledger:
-            record = ledger.run()
-            state, out = record["state"], OutputPath(Path(record["output"]))
+            run_record = ledger.run()
+            state, out = run_record["state"], OutputPath(Path(run_record["output"]))
             is_finished = state == "done" or _is_whole(ledger, out)
-            unfinished = set() if is_finished else written_files(ledger, out.folder)
+            unfinished_names = set() if is_finished else written_files(ledger, out.folder)
     except (InputError, InvalidLedger):
-        return OldRun(folder, DAMAGED, None, seconds, ledger_bytes, (), 0, None)
-    unfinished_bytes = sum((out.folder / name).stat().st_size for name in unfinished)
+        return OldRun(folder, DAMAGED, None, idle_seconds, ledger_bytes, (), 0, None)
+    unfinished_bytes = sum((out.folder / name).stat().st_size for name in unfinished_names)
     return OldRun(
         folder,
         state,
         out.path,
-        seconds,
+        idle_seconds,
         ledger_bytes,
-        unfinished,
+        unfinished_names,
         unfinished_bytes,
-        record["mirror"],
+        run_record["mirror"],
     )
 
 

@@ -93,8 +93,8 @@ def _begin(
     """Check and create a new run, and merge its units.
 
     Args:
-        context: the run's context.
-        new: the run to create.
+        context: its options apply to the new run; creating the run sets its `run_id`.
+        new: the run to create; its `abandon` is called after every check has passed.
         planned: the run's plan and estimate; None to make them here.
     """
     # open and plan
@@ -154,10 +154,10 @@ def _check_and_merge(
     """Check disk space, memory and companions of an existing run, and merge its pending units.
 
     Args:
-        context: the run's context.
+        context: its options include those that the command inherits from the run.
         run: the run; its ledger already agrees with its mirror.
-        plan: the run's plan.
-        estimate: the plan's estimate.
+        plan: the plan that was made again from the run's pinned sources.
+        estimate: the estimate of `plan`.
         reconciler: the reconciler that brought ledger and mirror into agreement; None without a
             mirror.
     """
@@ -233,7 +233,8 @@ def _result(
     """Return the result of a finished merge, for the reporter and the caller.
 
     Args:
-        context: the run's context.
+        context: the context of the command that merged; with `--strict`, warnings are left to the
+            caller.
         plan: the plan that was carried out.
         ledger: the run's ledger; its last attempt is the attempt of this merge.
         output: the output as the user named it, a path or an address.
@@ -242,22 +243,22 @@ def _result(
     """
     assert context.run_id is not None
     attempts = ledger.attempts.all()
-    started, ended = (
+    started_at, ended_at = (
         datetime.fromisoformat(attempts[-1][column]) for column in ("started", "ended")
     )
     changes = changes_of(ledger)
-    kept_share = [kept_in_words(changes)] if plan.adapter and changes else []
-    warnings = [] if context.options.strict or plan.adapter else warnings_of(changes)
+    kept_share_notes = [kept_in_words(changes)] if plan.adapter and changes else []
+    number_warnings = [] if context.options.strict or plan.adapter else warnings_of(changes)
     return Result(
         context.run_id,
         output,
         ledger.path,
         merging_seconds=merging_seconds,
         mirror=mirror,
-        notes=(*plan.reminders, *kept_share, *warnings),
+        notes=(*plan.reminders, *kept_share_notes, *number_warnings),
         output_bytes=plan.output_bytes,
         peak_rss=max(attempt["peak_rss"] or 0 for attempt in attempts),
-        seconds=(ended - started).total_seconds(),
+        seconds=(ended_at - started_at).total_seconds(),
         accounts=plan.accounts,
         changes=() if plan.adapter else tuple(changes),
     )

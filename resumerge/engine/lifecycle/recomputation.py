@@ -61,7 +61,7 @@ def verify_sources(
 
     Args:
         run: the run's id or output; None for the newest run.
-        options: the command's options.
+        options: the options of the command; those that it leaves out are taken from the run.
         reporter: receives the start of each phase, and the progress.
         every: whether every committed block is computed again; otherwise a random sample is.
 
@@ -93,7 +93,7 @@ def recompute(context: RunContext, folder: Path, *, every: bool) -> Recomputatio
 
     Args:
         context: the command's context. Options that the command leaves out are set to the run's.
-        folder: the folder of the run's ledger.
+        folder: the folder of the run's ledger, which is read and not locked.
         every: whether all committed blocks are compared; otherwise a random sample is.
 
     Raises:
@@ -106,20 +106,20 @@ def recompute(context: RunContext, folder: Path, *, every: bool) -> Recomputatio
         context.run_id = folder.name
         plan, estimate = _planned(context, ledger)
         chosen_blocks = list(_committed(plan, ledger))
-        committed = sum(len(blocks.indices) for blocks in chosen_blocks)
+        committed_count = sum(len(blocks.indices) for blocks in chosen_blocks)
         seed = None if every else random.randrange(1 << 32)
         if seed is not None:
             chosen_blocks = _sample(chosen_blocks, random.Random(seed))
         budget = resource_budget(context, plan, estimate)
         with closing(context.reader(plan.sources)) as reader:
             evaluator = Evaluator(plan, estimate, reader, budget.device, hashes=False)
-            differing = _compare(context, evaluator, chosen_blocks, budget.threads)
+            first_differences = _compare(context, evaluator, chosen_blocks, budget.threads)
         return Recomputation(
             blocks=sum(len(blocks.indices) for blocks in chosen_blocks),
-            committed=committed,
+            committed=committed_count,
             nbytes=sum(blocks.unit.bytes_of(blocks.indices) for blocks in chosen_blocks),
             seed=seed,
-            differing=differing,
+            differing=first_differences,
             changed=tuple(
                 sorted(str(plan.sources[n].path(f)) for n, f in touched_files(plan, ledger))
             ),
@@ -132,13 +132,13 @@ def _planned(context: RunContext, ledger: Ledger) -> tuple[Plan, Estimate]:
     created_with = json.loads(record["options"])
     context.options = context.options.inherit(created_with, None)
     recipe = parse_recipe(record["config_text"], record["config_path"])
-    out, pins = OutputPath(Path(record["output"])), pins_of(ledger, reopen_local=False)
+    output, pins = OutputPath(Path(record["output"])), pins_of(ledger, reopen_local=False)
     ranks = ranks_of(ledger, recipe)
-    plan, estimate = pinned_plan(context, recipe, out, pins, created_with, ranks)
+    plan, estimate = pinned_plan(context, recipe, output, pins, created_with, ranks)
     if estimate.missing and not context.options.offline:
         context.options = replace(context.options, stream=True, evict=None)
         try:
-            plan, estimate = pinned_plan(context, recipe, out, pins, created_with, ranks)
+            plan, estimate = pinned_plan(context, recipe, output, pins, created_with, ranks)
         except InputError as error:
             fix = "download the model into the cache first"
             raise InputError([replace(problem, fix=fix) for problem in error.problems]) from error
@@ -161,8 +161,10 @@ def _sample(committed: list[_CommittedBlocks], draw: random.Random) -> list[_Com
     The weighted drawing is algorithm A of Efraimidis and Spirakis, "Weighted random sampling with a
     reservoir", 2006.
     """
-    drawn = sorted(committed, key=lambda blocks: draw.random() ** (1 / max(1, blocks.unit.nbytes)))
-    return [_single(blocks, draw.choice(blocks.indices)) for blocks in drawn[-SAMPLED:]]
+    by_drawn_weight = sorted(
+        committed, key=lambda blocks: draw.random() ** (1 / max(1, blocks.unit.nbytes))
+    )
+    return [_single(blocks, draw.choice(blocks.indices)) for blocks in by_drawn_weight[-SAMPLED:]]
 
 
 def _single(blocks: _CommittedBlocks, index: int) -> _CommittedBlocks:
@@ -174,23 +176,23 @@ def _compare(
     context: RunContext, evaluator: Evaluator, chosen: list[_CommittedBlocks], threads: int
 ) -> dict[str, int]:
     """Return the number of the first differing block of each differing unit, by unit name."""
-    total = sum(blocks.unit.bytes_of(blocks.indices) for blocks in chosen)
+    total_bytes = sum(blocks.unit.bytes_of(blocks.indices) for blocks in chosen)
     done, lock = 0, threading.Lock()
 
     def on_progress(nbytes: int) -> None:
         nonlocal done
         with lock:
             done += nbytes
-            context.reporter.reading(done, total)
+            context.reporter.reading(done, total_bytes)
         context.stop.check()
 
     context.reporter.doing("computing again from the models")
     with ThreadPoolExecutor(threads, "block", evaluator.start_thread) as pool:
         try:
-            indices = pool.map(
+            differing_blocks = pool.map(
                 lambda blocks: _first_difference(evaluator, blocks, on_progress), chosen
             )
-            pairs = zip(chosen, indices)
+            pairs = zip(chosen, differing_blocks)
             return {blocks.unit.name: index for blocks, index in pairs if index is not None}
         except BaseException:
             pool.shutdown(cancel_futures=True)
@@ -203,16 +205,16 @@ def _first_difference(
     """Compute blocks of a unit again; return the number of the first block that differs."""
     unit, first_index = blocks.unit, blocks.indices.start
     blocks_at_once, preparation = unit.blocks_at_once(BLOCK_RUN_BYTES), evaluator.prepare(unit)
-    for start in range(first_index, blocks.indices.stop, blocks_at_once):
-        indices = range(start, min(start + blocks_at_once, blocks.indices.stop))
-        data, _ = evaluator.compute(unit, indices, preparation)
-        hashes = hash_blocks(data, unit.bytes_of(range(start, start + 1)))
-        expected = blocks.hashes[(start - first_index) * HASH_BYTES :][: len(hashes)]
+    for run_start in range(first_index, blocks.indices.stop, blocks_at_once):
+        indices = range(run_start, min(run_start + blocks_at_once, blocks.indices.stop))
+        computed_bytes, _ = evaluator.compute(unit, indices, preparation)
+        hashes = hash_blocks(computed_bytes, unit.bytes_of(range(run_start, run_start + 1)))
+        expected_hashes = blocks.hashes[(run_start - first_index) * HASH_BYTES :][: len(hashes)]
         on_progress(unit.bytes_of(indices))
-        if hashes != expected:
+        if hashes != expected_hashes:
             offsets = range(0, len(hashes), HASH_BYTES)
             offset = next(
-                n for n in offsets if hashes[n:][:HASH_BYTES] != expected[n:][:HASH_BYTES]
+                n for n in offsets if hashes[n:][:HASH_BYTES] != expected_hashes[n:][:HASH_BYTES]
             )
-            return start + offset // HASH_BYTES
+            return run_start + offset // HASH_BYTES
     return None

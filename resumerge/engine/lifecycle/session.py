@@ -32,7 +32,8 @@ class Session:
     """The execution of one command on one run.
 
     Args:
-        options: the command's options.
+        options: the options that the command names; those that it leaves out are taken from a run
+            that is resumed.
         reporter: shows progress.
         storage: the operations on files.
         stop: records that a signal asks the process to stop.
@@ -73,7 +74,8 @@ class Session:
 
         Args:
             config: the recipe's file.
-            out: the output.
+            out: the model's path, a folder or a single file; a relative path is taken from the
+                current folder.
             swept: the finished model of a sweep, which a new run takes over; None to compute the
                 model.
 
@@ -105,7 +107,8 @@ class Session:
 
         Args:
             named: the original model, in a form that `open_original` accepts.
-            out: the output.
+            out: the path of the reproduction, a folder or a single file; it must not be the
+                original's.
 
         Raises:
             InputError: the original's card does not name its recipe and models, these models are
@@ -115,16 +118,16 @@ class Session:
         """
         context = self._context
         with context.working(), TemporaryFolder() as folder:
-            original = open_original(named, context)
-            refuse_itself(original, out)
-            original.check_versions()
-            context.options = original.options(context.options)
+            original_model = open_original(named, context)
+            refuse_itself(original_model, out)
+            original_model.check_versions()
+            context.options = original_model.options(context.options)
             config = folder / RECIPE_IN_OUTPUT
-            config.write_text(original.recipe, encoding="utf-8")
-            with original.naming_its_recipe(config):
+            config.write_text(original_model.recipe, encoding="utf-8")
+            with original_model.naming_its_recipe(config):
                 found_run = find_for_run(context, config, OutputPath(out.absolute()))
                 if isinstance(found_run, NewRun):
-                    found_run = replace(found_run, pins=original.pins)
+                    found_run = replace(found_run, pins=original_model.pins)
                 return complete_run(context, found_run)
 
     def compare_with_original(self, named: str, out: Path) -> Reproduction:
