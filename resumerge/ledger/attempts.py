@@ -49,7 +49,7 @@ class Attempts:
         """Close the open attempt of a process that died, if it has one.
 
         Args:
-            pid: the process's id.
+            pid: the process id, by which the open attempt is found.
             outcome: the attempt's outcome, as for `end`.
             peak_rss: the peak RSS in bytes, stored if it exceeds the peak that is recorded.
         """
@@ -101,7 +101,7 @@ class Sample:
     """A measurement of memory and progress, in bytes.
 
     Args:
-        rss: the RSS of this process.
+        rss: the RSS of the process that records the sample.
         available: the memory that is available on the machine or in the container.
         budget: the limit of this process's RSS.
         batch_bytes: the uncommitted limit; 0 before the governor has set the limit, and in the
@@ -139,17 +139,17 @@ class Samples:
             rows with ``attempt``, the first and last time, and the smallest or largest values of
             the measured quantities (bytes).
         """
-        ids = self._db.rows("SELECT min(id) AS first, max(id) AS last FROM samples")[0]
-        if ids["first"] is None:
+        id_range = self._db.rows("SELECT min(id) AS first, max(id) AS last FROM samples")[0]
+        if id_range["first"] is None:
             return []
-        span = ids["last"] - ids["first"] + 1
+        id_count = id_range["last"] - id_range["first"] + 1
         groups = self._db.rows(
             "SELECT attempt, min(at) AS at, max(at) AS until, min(rss) AS rss_low,"
             " max(rss) AS rss_high, max(budget) AS budget, min(batch_bytes) AS batch_low,"
             " max(batch_bytes) AS batch_high, max(bytes_done) AS done,"
             " min(available + rss) AS left_low, max(available + rss) AS left_high"
             " FROM samples GROUP BY (id - ?) * ? / ?, attempt ORDER BY min(id)",
-            [ids["first"], min(most, span), span],
+            [id_range["first"], min(most, id_count), id_count],
         )
         check_values("samples", groups, _OF_GROUPS)
         return groups

@@ -62,9 +62,9 @@ class Connection:
             )
         )
         try:
-            missing = check_schema(self._db)
+            missing_columns = check_schema(self._db)
             if read_only:
-                read_missing_as_null(self._db, missing)
+                read_missing_as_null(self._db, missing_columns)
                 return
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=FULL")
@@ -127,8 +127,8 @@ class Connection:
         with self._lock:
             # `Database.query` opens a savepoint, which fails if a signal raises inside it.
             cursor = self._db.execute(sql, params)
-            names = [column[0] for column in cursor.description]
-            return [dict(zip(names, row)) for row in cursor]
+            column_names = [column[0] for column in cursor.description]
+            return [dict(zip(column_names, row)) for row in cursor]
 
     def read(
         self,
@@ -143,7 +143,7 @@ class Connection:
         """Return rows of a table, after checking every value.
 
         Args:
-            table: the table's name.
+            table: the name of a table in `TABLES`.
             columns: the columns to read; by default all.
             where: a condition in SQL with question marks for `args`; by default all rows are read.
             args: the values for the question marks.
@@ -153,9 +153,11 @@ class Connection:
         Raises:
             InvalidLedger: a value is not valid in its column.
         """
-        select = ", ".join(f'"{name}"' for name in columns) or "*"
+        selected_columns = ", ".join(f'"{name}"' for name in columns) or "*"
         with self._lock:
-            rows = list(self._db.table(table).rows_where(where, args, order_by, select, limit))
+            rows = list(
+                self._db.table(table).rows_where(where, args, order_by, selected_columns, limit)
+            )
         check_values(table, rows)
         return rows
 
@@ -168,7 +170,7 @@ class Connection:
         """Insert a row.
 
         Args:
-            table: the table's name.
+            table: the name of a table that exists in the file.
             row: the values by column.
             replace: whether the row replaces an existing row with the same key.
 
@@ -194,8 +196,8 @@ class Connection:
         self, table: str, values: Mapping[str, Any], where: str = "TRUE", args: Sequence[Any] = ()
     ) -> None:
         """Set columns of all rows that meet a condition in SQL."""
-        columns = ", ".join(f'"{name}" = ?' for name in values)
-        self.change(f'UPDATE "{table}" SET {columns} WHERE {where}', [*values.values(), *args])
+        assignments = ", ".join(f'"{name}" = ?' for name in values)
+        self.change(f'UPDATE "{table}" SET {assignments} WHERE {where}', [*values.values(), *args])
 
     def delete(self, table: str, where: str | None = None, args: Sequence[Any] = ()) -> None:
         """Delete the rows that meet a condition in SQL; without a condition, all rows."""
@@ -209,10 +211,10 @@ class Connection:
 
     def _existing(self, table: str) -> Table:
         """Return a table, which must exist: sqlite-utils would create it with guessed columns."""
-        existing = self._db.table(table)
-        if not existing.exists():
+        existing_table = self._db.table(table)
+        if not existing_table.exists():
             raise sqlite3.OperationalError(f"no such table: {table}")
-        return existing
+        return existing_table
 
 
 def check_files(path: Path) -> None:
@@ -228,7 +230,7 @@ def check_files(path: Path) -> None:
         try:
             check_regular(Path(f"{path}{suffix}"))
         except UnfitFile as error:
-            kind = sqlite3.OperationalError if suffix else sqlite3.DatabaseError
-            raise kind(f"{path.name}{suffix} is {error}") from None
+            error_type = sqlite3.OperationalError if suffix else sqlite3.DatabaseError
+            raise error_type(f"{path.name}{suffix} is {error}") from None
         except OSError:
             continue  # if the file exists, SQLite raises its own error when it opens the file

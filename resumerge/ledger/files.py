@@ -41,7 +41,7 @@ class Steps:
         """Record the progress of a step, and the checksum of the file with its state.
 
         Args:
-            key: the step's key.
+            key: the step's key, which also depends on the stamps of its files and on the device.
             pieces: the number of finished pieces.
             checksum: the file's xxh3-128, 32 hex digits.
         """

@@ -49,8 +49,8 @@ def import_ledger(untrusted: Path, ledger: Path) -> None:
     except (sqlite3.Error, ValueError, OverflowError, RecursionError) as error:
         raise InvalidLedger(f"it cannot be read as a ledger: {error}") from error
     check_agreement(tables, tables["units"])
-    with closing(Ledger.create(ledger)) as created:
-        created.fill(tables)
+    with closing(Ledger.create(ledger)) as new_ledger:
+        new_ledger.fill(tables)
 
 
 def _tables(untrusted: Path) -> dict[str, list[Row]]:
@@ -62,11 +62,11 @@ def _tables(untrusted: Path) -> dict[str, list[Row]]:
         db.conn.set_progress_handler(lambda: monotonic() > deadline, 10_000)
         for pragma in ("trusted_schema=OFF", "cell_size_check=ON", "mmap_size=0"):
             db.execute(f"PRAGMA {pragma}")
-        missing = check_schema(db)
+        missing_columns = check_schema(db)
         for name, table in TABLES.items():
-            if table.required and lacks_table(name, missing[name]):
+            if table.required and lacks_table(name, missing_columns[name]):
                 raise InvalidLedger(f"it has no table {name!r}: it is not the ledger of a run")
-        read_missing_as_null(db, missing)
+        read_missing_as_null(db, missing_columns)
         verdict = db.execute("PRAGMA integrity_check(1)").fetchone()[0]
         if verdict != "ok":
             raise InvalidLedger(f"it is damaged: {verdict}")
@@ -78,8 +78,8 @@ def _tables(untrusted: Path) -> dict[str, list[Row]]:
 
 
 def _rows(db: Database, table: str) -> Iterator[Row]:
-    imported = TABLES[table].imported
+    imported_columns = TABLES[table].imported
     rows = db.table(table).rows_where(
-        select=", ".join(f'"{name}"' for name in imported), order_by="1"
+        select=", ".join(f'"{name}"' for name in imported_columns), order_by="1"
     )
-    return checked(table, rows, imported)
+    return checked(table, rows, imported_columns)

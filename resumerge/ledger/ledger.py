@@ -82,12 +82,16 @@ class Ledger:
             InvalidLedger: a value is invalid, or rows contradict each other. The error names the
                 column.
         """
-        compared = ("run", "sources", "shards", "mirrored", "attempts")
+        compared_tables = ("run", "sources", "shards", "mirrored", "attempts")
         with self._db.consistent_read():
-            rows = {name: in_sequence(name, self._db.stream(name, order_by="1")) for name in TABLES}
-            for name in TABLES.keys() - {*compared, "units"}:
-                deque(rows[name], maxlen=0)  # each row is checked as it is read
-            check_agreement({name: [*rows[name]] for name in compared}, rows["units"])
+            rows_of_tables = {
+                name: in_sequence(name, self._db.stream(name, order_by="1")) for name in TABLES
+            }
+            for name in TABLES.keys() - {*compared_tables, "units"}:
+                deque(rows_of_tables[name], maxlen=0)  # each row is checked as it is read
+            check_agreement(
+                {name: [*rows_of_tables[name]] for name in compared_tables}, rows_of_tables["units"]
+            )
 
     def begin(
         self,
@@ -129,18 +133,18 @@ class Ledger:
 
     def totals(self) -> Totals:
         """Count the run's units, bytes and shards, in total and finished."""
-        units = self._db.read("units", ("state", "nbytes", "blocks", "committed_blocks"))
-        shards = self._db.read("shards", ["state", "copied"])
+        unit_rows = self._db.read("units", ("state", "nbytes", "blocks", "committed_blocks"))
+        shard_rows = self._db.read("shards", ["state", "copied"])
         return Totals(
-            units=len(units),
-            units_committed=sum(row["state"] == "committed" for row in units),
-            nbytes=sum(row["nbytes"] for row in units),
+            units=len(unit_rows),
+            units_committed=sum(row["state"] == "committed" for row in unit_rows),
+            nbytes=sum(row["nbytes"] for row in unit_rows),
             nbytes_committed=sum(
-                row["nbytes"] * row["committed_blocks"] // row["blocks"] for row in units
+                row["nbytes"] * row["committed_blocks"] // row["blocks"] for row in unit_rows
             ),
-            shards=len(shards),
-            shards_sealed=sum(row["state"] == "sealed" for row in shards),
-            shards_copied=sum(bool(row["copied"]) for row in shards),
+            shards=len(shard_rows),
+            shards_sealed=sum(row["state"] == "sealed" for row in shard_rows),
+            shards_copied=sum(bool(row["copied"]) for row in shard_rows),
         )
 
     def written_names(self) -> list[str]:
@@ -202,14 +206,18 @@ class Ledger:
                 pending.
             shards: the number of shards in the mirror.
         """
-        came_from = self.run()["host"]
+        previous_host = self.run()["host"]
         with self._db.transaction():
             self._db.update_where("run", {**run, "state": "interrupted"})
             self.attempts.close_killed()
             for number, folder in folders.items():
                 self._db.update("sources", number, {"folder": folder})
             self.units.forget(
-                lost, EventKind.MOVED_HERE, mirror=run["mirror"], came_from=came_from, shards=shards
+                lost,
+                EventKind.MOVED_HERE,
+                mirror=run["mirror"],
+                came_from=previous_host,
+                shards=shards,
             )
 
 

@@ -39,7 +39,7 @@ class RunStore:
     def runs(self) -> list[Path]:
         """Return the folders of all runs, oldest first."""
         try:
-            entries = list(self.folder.iterdir())
+            folder_entries = list(self.folder.iterdir())
         except FileNotFoundError:
             return []
         except OSError as error:
@@ -50,12 +50,12 @@ class RunStore:
                 found=error.strerror or str(error),
                 fix="name another folder with --state-dir, or with RESUMERGE_STATE_DIR",
             ) from None
-        folders = [
+        run_folders = [
             path
-            for path in entries
+            for path in folder_entries
             if path.suffix != STAGED and any((path / f).exists() for f in _LEDGERS)
         ]
-        return sorted(folders, key=lambda path: (_created(path), path.name))
+        return sorted(run_folders, key=lambda path: (_created(path), path.name))
 
     def find(self, wanted: str | None) -> Path:
         """Return the folder of a run.
@@ -70,17 +70,17 @@ class RunStore:
         if wanted is None and runs:
             return runs[-1]
         if wanted is not None:
-            by_id = [path for path in runs if path.name == wanted]
-            by_output = self.of_output(Path(wanted))
-            if by_id or by_output:
-                return by_id[0] if by_id else by_output[-1]
-        damaged = [path for path in runs if not output_of(path)]
+            runs_with_id = [path for path in runs if path.name == wanted]
+            runs_with_output = self.of_output(Path(wanted))
+            if runs_with_id or runs_with_output:
+                return runs_with_id[0] if runs_with_id else runs_with_output[-1]
+        damaged_runs = [path for path in runs if not output_of(path)]
         raise refuse(
             f"There is no run {wanted!r}" if wanted else "There is no run yet",
             where=str(self.folder),
             expected="a run id, or the output of a run",
             found=", ".join(
-                path.name + " (ledger and snapshot damaged)" * (path in damaged)
+                path.name + " (ledger and snapshot damaged)" * (path in damaged_runs)
                 for path in runs[-5:]
             )
             or "no runs in this state folder",
@@ -88,7 +88,7 @@ class RunStore:
             + "".join(
                 "; or start the damaged run over in a new or empty folder: `resumerge run "
                 f"{path / RECIPE_FILE} OUT`"
-                for path in damaged[-1:]
+                for path in damaged_runs[-1:]
             ),
         )
 
@@ -113,23 +113,26 @@ class RunStore:
 
     def of_output(self, output: Path) -> list[Path]:
         """Return the runs that write to an output, oldest first."""
-        wanted = str(output.absolute())
-        real = os.path.realpath(output)
+        wanted_output = str(output.absolute())
+        real_output = os.path.realpath(output)
         return [
             path
             for path in self.runs()
-            if (stored := output_of(path))
-            and (stored in (wanted, real) or os.path.realpath(stored) == real)
+            if (stored_output := output_of(path))
+            and (
+                stored_output in (wanted_output, real_output)
+                or os.path.realpath(stored_output) == real_output
+            )
         ]
 
     def stage(self, model: str, storage: Storage) -> Path:
         """Create a folder for a new run of a model. Readers ignore it: its suffix is `STAGED`."""
         storage.make_folder(self.folder)
         created = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-        name = re.sub(r"[^A-Za-z0-9_-]+", "-", model).strip("-")[:40] or "merge"
-        folder = self.folder / f"{name}-{created}-{os.urandom(2).hex()}{STAGED}"
-        folder.mkdir()
-        return folder
+        safe_name = re.sub(r"[^A-Za-z0-9_-]+", "-", model).strip("-")[:40] or "merge"
+        staged_folder = self.folder / f"{safe_name}-{created}-{os.urandom(2).hex()}{STAGED}"
+        staged_folder.mkdir()
+        return staged_folder
 
     def staged(self) -> list[Path]:
         """Return the folders of runs that were not completely created or removed."""
@@ -137,9 +140,9 @@ class RunStore:
 
     def publish(self, folder: Path, storage: Storage) -> Path:
         """Rename a staged folder to its final name, durably, and return the new path."""
-        final = folder.with_suffix("")
-        storage.rename(folder, final)
-        return final
+        final_folder = folder.with_suffix("")
+        storage.rename(folder, final_folder)
+        return final_folder
 
 
 def is_output_in(output: Path | str, url: str | None) -> bool:
@@ -149,8 +152,8 @@ def is_output_in(output: Path | str, url: str | None) -> bool:
         output: the run's output as its ledger records it, on this machine or another one.
         url: the normalised address of the run's mirror, or None.
     """
-    parts = Path(output).parts[-3:]
-    return url is not None and parts[:2] == (IN_BUCKETS, _digest(url))
+    last_parts = Path(output).parts[-3:]
+    return url is not None and last_parts[:2] == (IN_BUCKETS, _digest(url))
 
 
 def named_output(output: Path | str, url: str | None) -> Path | str:

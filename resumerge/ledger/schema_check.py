@@ -45,12 +45,14 @@ def check_schema(db: Database) -> Missing:
     Raises:
         InvalidLedger: the schema is not a ledger's.
     """
-    missing = {name: [column.name for column in table.columns] for name, table in TABLES.items()}
+    missing_columns = {
+        name: [column.name for column in table.columns] for name, table in TABLES.items()
+    }
     try:
-        rows = db.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
+        schema_rows = db.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
     except UnicodeDecodeError:  # SQLite's message repeats damaged text
         raise InvalidLedger("its schema is not text") from None
-    for kind, raw_name, sql in rows:
+    for kind, raw_name, sql in schema_rows:
         if kind == "index" and sql is None:
             continue  # the index of a primary key has no SQL
         if kind == "view" and sql == VIEWS.get(raw_name):
@@ -63,8 +65,8 @@ def check_schema(db: Database) -> Missing:
         if name.lower() in TABLES:
             if name.lower() != name:  # the same table for SQLite, but another one for sqlite-utils
                 raise InvalidLedger(f"it has the table {name!r}, which is {name.lower()!r} here")
-            missing[name] = _missing_columns(name, table["columns"].split(","))
-    return missing
+            missing_columns[name] = _missing_columns(name, table["columns"].split(","))
+    return missing_columns
 
 
 def create_missing(db: Database) -> None:
@@ -73,9 +75,9 @@ def create_missing(db: Database) -> None:
     Raises:
         InvalidLedger: the file's schema is not a ledger's.
     """
-    for name, missing in check_schema(db).items():
+    for name, missing_columns in check_schema(db).items():
         columns = TABLES[name].columns
-        if lacks_table(name, missing):
+        if lacks_table(name, missing_columns):
             db.create_table(
                 name,
                 {column.name: column.type for column in columns},
@@ -84,7 +86,7 @@ def create_missing(db: Database) -> None:
             )
             continue
         for column in columns:
-            if column.name in missing:
+            if column.name in missing_columns:
                 db.table(name).add_column(column.name, column.type)
     for name in VIEWS.keys() - {*db.table_names(), *db.view_names()}:
         db.execute(VIEWS[name])
@@ -95,12 +97,12 @@ def read_missing_as_null(db: Database, missing: Missing) -> None:
     for table, columns in missing.items():
         if not columns:
             continue
-        select = ", ".join(
+        selected_columns = ", ".join(
             f'{"NULL AS " if column.name in columns else ""}"{column.name}"'
             for column in TABLES[table].columns
         )
-        source = "WHERE FALSE" if lacks_table(table, columns) else f"FROM main.{table}"
-        db.execute(f"CREATE TEMP VIEW {table} AS SELECT {select} {source}")
+        source_clause = "WHERE FALSE" if lacks_table(table, columns) else f"FROM main.{table}"
+        db.execute(f"CREATE TEMP VIEW {table} AS SELECT {selected_columns} {source_clause}")
 
 
 def lacks_table(table: str, missing_columns: Sequence[str]) -> bool:
@@ -109,30 +111,32 @@ def lacks_table(table: str, missing_columns: Sequence[str]) -> bool:
 
 
 def _missing_columns(table: str, definitions: Sequence[str]) -> list[str]:
-    declared, existing = _definitions(table), set()
+    declared_definitions, existing_names = _definitions(table), set()
     for definition in map(str.strip, definitions):
         name = definition.split()[0].strip('"').lower()
-        if definition != declared.get(name, definition):
+        if definition != declared_definitions.get(name, definition):
             raise InvalidLedger(f"its {table}.{name} is declared as {definition[:100]!r}")
-        existing.add(name)
-    missing = [column for column in TABLES[table].columns if column.name not in existing]
-    for column in missing:
+        existing_names.add(name)
+    missing_columns = [
+        column for column in TABLES[table].columns if column.name not in existing_names
+    ]
+    for column in missing_columns:
         if not column.accepts(None):
             raise InvalidLedger(f"its {table}.{column.name} is missing")
-    return [column.name for column in missing]
+    return [column.name for column in missing_columns]
 
 
 def _definitions(table: str) -> dict[str, str]:
     """Return the SQL that defines each column of a table, as SQLite stores it, by column."""
     definitions = {}
     for column in TABLES[table].columns:
-        sql = f'"{column.name}" {_TYPES[column.type]}'
+        column_sql = f'"{column.name}" {_TYPES[column.type]}'
         if column is TABLES[table].columns[0]:
-            sql += " PRIMARY KEY"
+            column_sql += " PRIMARY KEY"
         if column.references:
-            key = TABLES[column.references].columns[0].name
-            sql += f' REFERENCES "{column.references}"("{key}")'
-        definitions[column.name] = sql
+            primary_key = TABLES[column.references].columns[0].name
+            column_sql += f' REFERENCES "{column.references}"("{primary_key}")'
+        definitions[column.name] = column_sql
     return definitions
 
 

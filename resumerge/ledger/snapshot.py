@@ -30,13 +30,13 @@ def copy_ledger(ledger: Ledger, path: Path, storage: Storage) -> None:
     Other connections may write to the ledger meanwhile. The copy is not synced to disk.
     """
     storage.remove(path)
-    source, target = sqlite3.connect(ledger.path), sqlite3.connect(path)
+    source_db, target_db = sqlite3.connect(ledger.path), sqlite3.connect(path)
     try:
-        source.backup(target)
-        target.execute("PRAGMA journal_mode=DELETE")
+        source_db.backup(target_db)
+        target_db.execute("PRAGMA journal_mode=DELETE")
     finally:
-        target.close()
-        source.close()
+        target_db.close()
+        source_db.close()
 
 
 def restore_snapshot(folder: Path, storage: Storage) -> None:
@@ -47,25 +47,25 @@ def restore_snapshot(folder: Path, storage: Storage) -> None:
     Raises:
         sqlite3.DatabaseError: there is no snapshot, or it is damaged. The ledger is unchanged.
     """
-    snapshot, final = folder / SNAPSHOT_FILE, folder / LEDGER_FILE
+    snapshot, ledger_path = folder / SNAPSHOT_FILE, folder / LEDGER_FILE
     if not snapshot.exists():
         raise sqlite3.DatabaseError("there is no snapshot")
     check_files(snapshot)
-    partial = folder / "ledger.restored.partial"
-    _remove_journals(partial, storage)
-    _copy(snapshot, partial, storage)
-    restored = Ledger(partial)
+    restored_path = folder / "ledger.restored.partial"
+    _remove_journals(restored_path, storage)
+    _copy(snapshot, restored_path, storage)
+    restored_ledger = Ledger(restored_path)
     try:
-        restored.check()
-        restored.events.add(EventKind.LEDGER_RESTORED)
-        restored.use_one_file()
+        restored_ledger.check()
+        restored_ledger.events.add(EventKind.LEDGER_RESTORED)
+        restored_ledger.use_one_file()
     finally:
-        restored.close()
-    storage.sync_file(partial)
-    if final.exists():
-        storage.rename(final, folder / "ledger.damaged.db")
-    _remove_journals(final, storage)
-    storage.rename(partial, final)
+        restored_ledger.close()
+    storage.sync_file(restored_path)
+    if ledger_path.exists():
+        storage.rename(ledger_path, folder / "ledger.damaged.db")
+    _remove_journals(ledger_path, storage)
+    storage.rename(restored_path, ledger_path)
 
 
 def _copy(source: Path, target: Path, storage: Storage) -> None:
@@ -81,8 +81,8 @@ def _copy(source: Path, target: Path, storage: Storage) -> None:
 
 def is_reconciled(ledger: Ledger) -> bool:
     """Return whether a restored ledger was compared with the shards; True if never restored."""
-    last = ledger.events.last(EventKind.LEDGER_RESTORED, EventKind.LEDGER_RECONCILED)
-    return last is None or last["kind"] == EventKind.LEDGER_RECONCILED
+    last_event = ledger.events.last(EventKind.LEDGER_RESTORED, EventKind.LEDGER_RECONCILED)
+    return last_event is None or last_event["kind"] == EventKind.LEDGER_RECONCILED
 
 
 def _remove_journals(path: Path, storage: Storage) -> None:

@@ -44,7 +44,7 @@ class Column:
     """A column of a table.
 
     Args:
-        name: the column's name.
+        name: the name in SQL, which is also the key in a row that is read.
         type: ``int``, ``float``, ``str`` or ``bytes``.
         validator: a function that returns whether a value is valid, in a ledger of this machine or
             an untrusted one that is imported. `STAYS` for a column that is not imported.
@@ -74,7 +74,7 @@ class Table:
     """A table, whose first column is the primary key.
 
     Args:
-        columns: the table's columns.
+        columns: every declared column; the table of an older ledger may lack some of them.
         required: whether an imported ledger has to contain the table.
         first: the key of the first row if keys are consecutive numbers, otherwise None.
     """

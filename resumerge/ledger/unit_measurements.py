@@ -50,8 +50,8 @@ class UnitMeasurements:
     @classmethod
     def empty(cls, models: Sequence[str], scheme: str = "", elements: int = 0) -> UnitMeasurements:
         """Return the measurements of a unit before its first block, with all sums 0."""
-        width = len(UNIT_SUMS) + len(MODEL_SUMS) * (len(models) - 1)
-        return cls(tuple(models), 0, (0.0,) * width, scheme, elements)
+        sum_count = len(UNIT_SUMS) + len(MODEL_SUMS) * (len(models) - 1)
+        return cls(tuple(models), 0, (0.0,) * sum_count, scheme, elements)
 
     def plus(self, rows: Iterable[Sequence[float]]) -> UnitMeasurements:
         """Return measurements that include the next blocks, given the sums of each block."""
@@ -78,8 +78,10 @@ class UnitMeasurements:
     def as_json(self) -> str:
         """Return JSON from which `of_json` reads the same numbers, bit for bit."""
         facts = {"models": self.models, "blocks": self.blocks, "sums": self.sums}
-        quantised = {"scheme": self.scheme, "elements": self.elements} if self.scheme else {}
-        return json.dumps(facts | quantised)
+        quantisation_facts = (
+            {"scheme": self.scheme, "elements": self.elements} if self.scheme else {}
+        )
+        return json.dumps(facts | quantisation_facts)
 
     @classmethod
     def of_json(cls, text: str) -> UnitMeasurements:
@@ -100,7 +102,7 @@ class UnitMeasurements:
         except (KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(f"no measurements: {error}") from error
         models, sums = measurements.models, measurements.sums
-        fits = (
+        are_valid = (
             type(measurements.blocks) is int
             and measurements.blocks >= 0
             and 1 <= len(models) <= MOST_MODELS
@@ -113,18 +115,18 @@ class UnitMeasurements:
             and all(type(number) is float and abs(number) <= LARGEST_SUM for number in sums)
             and all(min(column) >= 0.0 for column in _columns(sums) if column)
         )
-        if not fits:
+        if not are_valid:
             raise ValueError("no measurements")
         return measurements
 
 
 def _columns(sums: Sequence[float]) -> Iterator[Sequence[float]]:
     """Yield slices of the sums that cannot be negative."""
-    start = len(UNIT_SUMS)
-    yield sums[:start]
-    for place, name in enumerate(MODEL_SUMS):
+    first_model_sum = len(UNIT_SUMS)
+    yield sums[:first_model_sum]
+    for position, name in enumerate(MODEL_SUMS):
         if name != "along":
-            yield sums[start + place :: len(MODEL_SUMS)]
+            yield sums[first_model_sum + position :: len(MODEL_SUMS)]
 
 
 def are_measurements(value: Any) -> bool:

@@ -55,7 +55,7 @@ class UnitCommit:
     """The blocks of one unit that are on disk and ready to be committed.
 
     Args:
-        number: the unit's number.
+        number: the number of the unit in the ledger that receives the commit.
         hashes: the hashes of all committed blocks of the unit, including the blocks of this batch.
         input_hashes: the hashes of the inputs of these blocks.
         checksum: the checksum of the whole unit; None while blocks are missing.
@@ -106,11 +106,12 @@ class Totals:
     """The progress of a whole run.
 
     Args:
-        units: the number of units.
+        units: the number of units of the plan.
         units_committed: the number of units that are committed.
         nbytes: the size of the output's tensors in bytes.
-        nbytes_committed: the bytes that are committed.
-        shards: the number of shards.
+        nbytes_committed: the bytes of `nbytes` that are committed, in proportion to the committed
+            blocks of each unit.
+        shards: the number of shards, of every model in the output.
         shards_sealed: the number of shards that are sealed.
         shards_copied: the number of shards that are copies of weight files.
     """
@@ -142,15 +143,15 @@ class Units:
         """Return the numbers of the units in the last batches of the last attempt that committed.
 
         Args:
-            batches: the number of batches.
+            batches: the number of batches, counted back from the newest one.
         """
         columns = ("number", "attempt", "batch")
         rows = self._db.read("units", columns, "attempt IS NOT NULL AND batch IS NOT NULL")
-        newest = max(((row["attempt"], row["batch"]) for row in rows), default=(0, 0))
+        newest_batch = max(((row["attempt"], row["batch"]) for row in rows), default=(0, 0))
         return {
             row["number"]
             for row in rows
-            if row["attempt"] == newest[0] and row["batch"] > newest[1] - batches
+            if row["attempt"] == newest_batch[0] and row["batch"] > newest_batch[1] - batches
         }
 
     def committed_blocks(self) -> int:
@@ -162,21 +163,22 @@ class Units:
         columns = ("number", "committed_blocks", "block_hashes", "checksum", "attempt", "batch")
         rows = self._db.read("units", columns, order_by="number")
         incomplete_columns = ("number", "input_hashes", "measurements")
-        incomplete = {
+        incomplete_rows = {
             row["number"]: row
             for row in self._db.read("units", incomplete_columns, "checksum IS NULL")
         }
-        nothing: Row = {"input_hashes": None, "measurements": None}
+        null_row: Row = {"input_hashes": None, "measurements": None}
         return [
             Progress(
                 committed_blocks=row["committed_blocks"],
                 hashes=row["block_hashes"] or b"",
-                input_hashes=incomplete.get(row["number"], nothing)["input_hashes"] or b"",
+                input_hashes=incomplete_rows.get(row["number"], null_row)["input_hashes"] or b"",
                 checksum=row["checksum"],
                 attempt=row["attempt"],
                 batch=row["batch"],
                 measurements=_measurements_of(
-                    incomplete.get(row["number"], nothing)["measurements"], row["committed_blocks"]
+                    incomplete_rows.get(row["number"], null_row)["measurements"],
+                    row["committed_blocks"],
                 ),
             )
             for row in rows
@@ -204,22 +206,22 @@ class Units:
         """Mark the blocks of a batch as committed. The caller has synced their bytes.
 
         Args:
-            attempt: the attempt's number.
+            attempt: the number of the attempt that computed the batch; its row is updated, too.
             batch: the batch's number in the attempt.
             units: the commit of each unit that has blocks in the batch.
             totals: the columns of the attempt that count its work so far, by name.
             sample: a sample to store in the same transaction, or None.
         """
-        committed = [unit.results | {"attempt": attempt, "batch": batch} for unit in units]
+        unit_columns = [unit.results | {"attempt": attempt, "batch": batch} for unit in units]
         with self._db.transaction():
-            if committed:
-                columns = ", ".join(f"{name} = ?" for name in committed[0])
+            if unit_columns:
+                columns = ", ".join(f"{name} = ?" for name in unit_columns[0])
                 self._db.change(
                     f"UPDATE units SET {columns},"
                     f" seconds = min(coalesce(seconds, 0) + ?, {MOST_SECONDS}) WHERE number = ?",
                     *(
                         (*values.values(), unit.seconds, unit.number)
-                        for values, unit in zip(committed, units)
+                        for values, unit in zip(unit_columns, units)
                     ),
                 )
             self._db.update("attempts", attempt, {**totals, "batches": batch, "last_seen": now()})
@@ -242,16 +244,16 @@ class Units:
             shards: the new rows of all shards.
             units: the new rows of all units, which are all committed.
             commits: the new results of each unit, in the order of `units`.
-            kind: the event's kind.
+            kind: the kind of the event that gives the reason for the new layout.
             data: the event's facts.
         """
         with self._db.transaction():
             for row in shards:
                 self._db.update("shards", row["number"], {name: row[name] for name in _OF_SHARD})
             for row, commit in zip(units, commits, strict=True):
-                place = {name: row[name] for name in _OF_UNIT}
-                results = {name: commit.results[name] for name in _OF_BYTES}
-                self._db.update("units", row["number"], place | results)
+                layout_columns = {name: row[name] for name in _OF_UNIT}
+                result_columns = {name: commit.results[name] for name in _OF_BYTES}
+                self._db.update("units", row["number"], layout_columns | result_columns)
             self._events.add(kind, **data)
 
     def forget(self, numbers: Iterable[int], kind: EventKind, **data: Any) -> None:
@@ -261,14 +263,14 @@ class Units:
         outdated.
         """
         unit_numbers = list(numbers)
-        cleared = {column.name: 0 if column.type is int else None for column in _results()}
+        cleared_columns = {column.name: 0 if column.type is int else None for column in _results()}
         with self._db.transaction():
-            shards = set()
+            shard_numbers = set()
             for number in unit_numbers:
                 [unit] = self._db.read("units", ["shard"], "number = ?", [number])
-                shards.add(unit["shard"])
-                self._db.update("units", number, cleared | {"state": "pending"})
-            for number in shards:
+                shard_numbers.add(unit["shard"])
+                self._db.update("units", number, cleared_columns | {"state": "pending"})
+            for number in shard_numbers:
                 [shard] = self._db.read("shards", ["name"], "number = ?", [number])
                 self._db.update("shards", number, {"state": "open", "sealed_at": None})
                 self._db.delete("mirrored", "name = ?", [shard["name"]])
@@ -299,21 +301,21 @@ class Shards:
     def unmirrored(self) -> list[str]:
         """Return the names of the sealed shards that the mirror lacks, in the order of the plan."""
         # Read `sealed` first: a task's shard is sealed and mirrored in one transaction.
-        sealed = self.sealed()
-        mirrored = self._mirrored.checksums()
-        return [name for name in sealed if name not in mirrored]
+        sealed_names = self.sealed()
+        mirrored_names = self._mirrored.checksums()
+        return [name for name in sealed_names if name not in mirrored_names]
 
     def reset_shards(self) -> set[str]:
         """Return the names of shards with units that were committed and are pending again."""
         condition = "committed_blocks = 0 AND attempt IS NOT NULL"
-        numbers = {row["shard"] for row in self._db.read("units", ["shard"], condition)}
-        return {shard["name"] for shard in self.all() if shard["number"] in numbers}
+        shard_numbers = {row["shard"] for row in self._db.read("units", ["shard"], condition)}
+        return {shard["name"] for shard in self.all() if shard["number"] in shard_numbers}
 
     def seal(self, shard: int, mirrored: tuple[int, str] | None = None) -> None:
         """Mark a shard as sealed. The caller has renamed its file to the final name, durably.
 
         Args:
-            shard: the shard's number.
+            shard: the number of an open shard, all of whose units are committed.
             mirrored: the size in bytes and the SHA-256 of a shard that is only in the mirror; None
                 for a local file.
         """
@@ -335,7 +337,7 @@ class Shards:
         name, durably.
 
         Args:
-            shard: the shard's number.
+            shard: the number of an open shard of this run.
             units: the commits of all units of the shard.
             mirrored: the size in bytes and the SHA-256 of a shard that is only in the mirror; None
                 for a local file.
@@ -344,8 +346,8 @@ class Shards:
         with self._db.transaction():
             for unit in units:
                 seconds = min(unit.seconds, MOST_SECONDS)
-                adopted = {"attempt": None, "batch": None, "seconds": seconds}
-                self._db.update("units", unit.number, unit.results | adopted)
+                adoption_columns = {"attempt": None, "batch": None, "seconds": seconds}
+                self._db.update("units", unit.number, unit.results | adoption_columns)
             self.seal(shard, mirrored)
             self._events.add(kind, shard=self._name_of(shard), units=len(units))
 
@@ -358,21 +360,21 @@ class Shards:
             shards: the unit rows of each shard in the other machine's ledger, by shard number.
             mirrored: the size in bytes and the SHA-256 of every file in the mirror, by name.
         """
-        adopted = {"state": "committed", "attempt": None, "batch": None}
+        adoption_columns = {"state": "committed", "attempt": None, "batch": None}
         with self._db.transaction():
             for number, units in shards.items():
                 for unit in units:
-                    results = {column.name: unit.get(column.name) for column in _results()}
-                    self._db.update("units", unit["number"], results | adopted)
+                    result_columns = {column.name: unit.get(column.name) for column in _results()}
+                    self._db.update("units", unit["number"], result_columns | adoption_columns)
                 self.seal(number)
                 self._events.add(
                     EventKind.SHARD_FROM_MIRROR, shard=self._name_of(number), units=len(units)
                 )
             if shards:  # without stamps, checks/drift.py compares local models by input hashes
                 self._db.update_where("sources", {"stamps": None})
-            recorded = self._mirrored.checksums()
+            recorded_names = self._mirrored.checksums()
             for name, (nbytes, sha256) in mirrored.items():
-                if name not in recorded:
+                if name not in recorded_names:
                     self._mirrored.record(name, nbytes, sha256)
 
     def _name_of(self, shard: int) -> str:

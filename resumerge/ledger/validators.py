@@ -41,8 +41,8 @@ def path(value: Any) -> bool:
 
 def like(pattern: str) -> Validator:
     """Return a validator of text that fully matches a regular expression."""
-    compiled = re.compile(pattern, re.ASCII)
-    return lambda value: isinstance(value, str) and compiled.fullmatch(value) is not None
+    compiled_pattern = re.compile(pattern, re.ASCII)
+    return lambda value: isinstance(value, str) and compiled_pattern.fullmatch(value) is not None
 
 
 def weights_name(value: Any) -> bool:
@@ -128,14 +128,14 @@ def shape(value: Any) -> bool:
 
 def names(value: Any) -> bool:
     """Return whether a value is the JSON of a list of names."""
-    decoded = _decoded(value)
-    return isinstance(decoded, list) and all(isinstance(name, str) for name in decoded)
+    decoded_names = _decoded(value)
+    return isinstance(decoded_names, list) and all(isinstance(name, str) for name in decoded_names)
 
 
 def options(value: Any) -> bool:
     """Return whether a value is the JSON of options that a resumed run can inherit."""
-    kept = _decoded(value)
-    return isinstance(kept, dict) and are_kept_options(kept)
+    kept_options = _decoded(value)
+    return isinstance(kept_options, dict) and are_kept_options(kept_options)
 
 
 OF_TYPE: dict[type, Validator] = {

@@ -49,7 +49,7 @@ def check_values(
     """Check the values of rows, column by column. Equal values of a column are checked once.
 
     Args:
-        table: the table's name.
+        table: the name of the table that the rows are from, which messages show.
         rows: the rows, which all have the same columns.
         validators: the validators by column; by default the declared ones.
 
@@ -57,15 +57,15 @@ def check_values(
         InvalidLedger: a value is not valid in its column. The error names the first such value.
     """
     if validators is None:
-        present = rows[0] if rows else {}
-        validators = {c.name: c.accepts for c in TABLES[table].columns if c.name in present}
+        present_columns = rows[0] if rows else {}
+        validators = {c.name: c.accepts for c in TABLES[table].columns if c.name in present_columns}
     for name, accepts in validators.items():
         values = [row[name] for row in rows]
         try:
-            distinct = [*dict(zip(zip(map(type, values), values), values)).values()]
+            distinct_values = [*dict(zip(zip(map(type, values), values), values)).values()]
         except TypeError:  # rows from JSON may contain lists and objects, which have no hash
-            distinct = values
-        for value in distinct:
+            distinct_values = values
+        for value in distinct_values:
             if not accepts(value):
                 raise InvalidLedger(
                     f"its {table}.{name} has the invalid value {str(value)[:_SHOWN]!r}"
@@ -76,10 +76,10 @@ def checked(
     table: str, rows: Iterable[Row], validators: Mapping[str, Validator] | None = None
 ) -> Iterator[Row]:
     """Yield rows after checking them by `check_values`, without holding all in memory."""
-    remaining = iter(rows)
-    while chunk := list(islice(remaining, _AT_ONCE)):
-        check_values(table, chunk, validators)
-        yield from chunk
+    row_iterator = iter(rows)
+    while row_chunk := list(islice(row_iterator, _AT_ONCE)):
+        check_values(table, row_chunk, validators)
+        yield from row_chunk
 
 
 def in_sequence(table: str, rows: Iterable[Row]) -> Iterator[Row]:
@@ -92,8 +92,8 @@ def in_sequence(table: str, rows: Iterable[Row]) -> Iterator[Row]:
         InvalidLedger: the keys have a gap, or do not begin with `Table.first`.
     """
     key, first = TABLES[table].columns[0].name, TABLES[table].first
-    for number, row in enumerate(rows, first or 0):
-        if first is not None and row[key] != number:
+    for expected_key, row in enumerate(rows, first or 0):
+        if first is not None and row[key] != expected_key:
             raise InvalidLedger(f"its {table}.{key} are not consecutive")
         yield row
 
@@ -115,7 +115,7 @@ def check_agreement(
     _check_form(tables["run"][0]["output"], [row["name"] for row in shards])
     if len({row["name"] for row in shards}) < len(shards):
         raise InvalidLedger("its shards.name has the same name twice")
-    ends = [row["header_bytes"] for row in shards]
+    end_offsets = [row["header_bytes"] for row in shards]
     for unit in units:
         if unit["shard"] >= len(shards):
             raise InvalidLedger(f"its units.shard refers to {unit['shard']}, which does not exist")
@@ -124,18 +124,18 @@ def check_agreement(
                 f"its units.attempt refers to {unit['attempt']}, which does not exist"
             )
         _check_size(unit)
-        if unit["offset"] != ends[unit["shard"]]:
+        if unit["offset"] != end_offsets[unit["shard"]]:
             raise _contradiction(unit, "offset")
-        ends[unit["shard"]] += unit["nbytes"]
+        end_offsets[unit["shard"]] += unit["nbytes"]
         _check_progress(unit, sealed=shards[unit["shard"]]["state"] == "sealed")
-    for shard, end in zip(shards, ends):
-        if end != shard["nbytes"]:
+    for shard, end_offset in zip(shards, end_offsets):
+        if end_offset != shard["nbytes"]:
             raise InvalidLedger(f"its shards.nbytes of {shard['name']} is not the sum of its units")
     if tables["mirrored"] and tables["run"][0].get("mirror", "") is None:
         raise InvalidLedger("its run.mirror is missing, but mirrored has rows")
-    sizes = {row["name"]: row["nbytes"] for row in shards}
+    shard_sizes = {row["name"]: row["nbytes"] for row in shards}
     for row in tables["mirrored"]:
-        if sizes.get(row["name"], row["nbytes"]) != row["nbytes"]:
+        if shard_sizes.get(row["name"], row["nbytes"]) != row["nbytes"]:
             raise InvalidLedger(
                 f"its mirrored.nbytes of {row['name']!r} differs from shards.nbytes"
             )
@@ -161,8 +161,8 @@ def _check_run(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def _check_form(output: str, shards: Sequence[str]) -> None:
     """Check that the shards' names fit the output, which is a single file or a folder."""
     out = OutputPath(Path(output))
-    fit = shards == [out.path.name] if out.is_file else all(map(is_shard_name, shards))
-    if not fit:
+    names_fit = shards == [out.path.name] if out.is_file else all(map(is_shard_name, shards))
+    if not names_fit:
         raise InvalidLedger(f"its shards.name {', '.join(shards)[:_SHOWN]!r} do not fit run.output")
 
 
@@ -186,23 +186,23 @@ def _check_sources(parts: Mapping[str, Any], sources: Sequence[Mapping[str, Any]
 def _check_size(unit: Mapping[str, Any]) -> None:
     from resumerge.tensors.dtypes import BITS, nbytes  # takes 0.1 s, too long for `status`
 
-    numel = math.prod(json.loads(unit["shape"]))
-    if unit["dtype"] not in BITS or unit["nbytes"] != nbytes(unit["dtype"], numel):
+    element_count = math.prod(json.loads(unit["shape"]))
+    if unit["dtype"] not in BITS or unit["nbytes"] != nbytes(unit["dtype"], element_count):
         raise _contradiction(unit, "nbytes")
-    if unit["blocks"] != max(1, -(-numel // unit["block_elements"])):
+    if unit["blocks"] != max(1, -(-element_count // unit["block_elements"])):
         raise _contradiction(unit, "blocks")
 
 
 def _check_progress(unit: Mapping[str, Any], *, sealed: bool) -> None:
-    hashes = unit["block_hashes"] or b""
-    committed = unit["committed_blocks"]
-    is_complete = committed == unit["blocks"]
-    if committed > unit["blocks"] or len(hashes) != HASH_BYTES * committed:
+    block_hashes = unit["block_hashes"] or b""
+    committed_blocks = unit["committed_blocks"]
+    is_complete = committed_blocks == unit["blocks"]
+    if committed_blocks > unit["blocks"] or len(block_hashes) != HASH_BYTES * committed_blocks:
         raise _contradiction(unit, "block_hashes")
-    inputs = unit.get("input_hashes") or b""
-    if len(inputs) % (HASH_BYTES * committed) if committed else inputs:
+    input_hashes = unit.get("input_hashes") or b""
+    if len(input_hashes) % (HASH_BYTES * committed_blocks) if committed_blocks else input_hashes:
         raise _contradiction(unit, "input_hashes")
-    if unit["checksum"] != (xxhash.xxh3_128_hexdigest(hashes) if is_complete else None):
+    if unit["checksum"] != (xxhash.xxh3_128_hexdigest(block_hashes) if is_complete else None):
         raise _contradiction(unit, "checksum")
     if unit["state"] != ("committed" if is_complete else "pending"):
         raise _contradiction(unit, "state")
