@@ -62,12 +62,12 @@ class Listener:
 
     def receive(self) -> bool:
         """Read the lines that have arrived, and return whether one of them is progress."""
-        data = b""
+        received_bytes = b""
         with suppress(BlockingIOError):
             while piece := os.read(self.fd, 65536):
-                data += piece
+                received_bytes += piece
             self.is_open = False
-        *lines, self._rest = (self._rest + data).split(b"\n")
+        *lines, self._rest = (self._rest + received_bytes).split(b"\n")
         messages = [json.loads(line) if line else {} for line in lines]
         for message in messages:
             self.facts.update(message)

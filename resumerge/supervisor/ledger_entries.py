@@ -13,7 +13,8 @@ def record_death(ledger: Path, death: WorkerExit, peak_rss: int) -> None:
     """Close the attempt of a dead worker in the ledger, and record the cause of its death.
 
     Args:
-        ledger: the path of the run's ledger.
+        ledger: the path of the ledger of the worker's run; if it cannot be written, nothing is
+            recorded.
         death: the cause and facts of the worker's death.
         peak_rss: the largest measured RSS of the worker, in bytes.
     """
@@ -24,7 +25,8 @@ def record_interrupted(ledger: Path, pid: int, peak_rss: int) -> None:
     """Close the attempt of a worker that was ended by a second signal.
 
     Args:
-        ledger: the path of the run's ledger.
+        ledger: the path of the ledger of the worker's run; if it cannot be written, nothing is
+            recorded.
         pid: the worker's process id.
         peak_rss: the largest measured RSS of the worker, in bytes.
     """
@@ -35,8 +37,8 @@ def committed_blocks(ledger: Path) -> int:
     """Return the number of blocks that a run has committed; 0 if the ledger cannot be read."""
     from resumerge.ledger import Ledger
 
-    with suppress(OSError, sqlite3.Error), closing(Ledger(ledger, read_only=True)) as opened:
-        return opened.units.committed_blocks()
+    with suppress(OSError, sqlite3.Error), closing(Ledger(ledger, read_only=True)) as opened_ledger:
+        return opened_ledger.units.committed_blocks()
     return 0
 
 
@@ -47,7 +49,7 @@ def _write(ledger: Path, pid: int, outcome: str, peak_rss: int, death: WorkerExi
     """
     from resumerge.ledger import Ledger
 
-    with suppress(OSError, sqlite3.Error), closing(Ledger(ledger)) as opened:
-        opened.attempts.close(pid, outcome, peak_rss)
+    with suppress(OSError, sqlite3.Error), closing(Ledger(ledger)) as opened_ledger:
+        opened_ledger.attempts.close(pid, outcome, peak_rss)
         if death is not None:
-            opened.events.add(death.event, **death.facts())
+            opened_ledger.events.add(death.event, **death.facts())

@@ -145,26 +145,26 @@ class Supervisor:
             the exit code of the command.
         """
         self._listen()
-        spec, failures, committed = WorkerSpec(), 0, 0
+        spec, failures, most_committed = WorkerSpec(), 0, 0
         while True:
             worker = Worker.start(
                 lambda link, spec=spec: self._work(link, spec),  # type: ignore[misc]
                 close=(self._wake, self._woken),
             )
-            stalled = self._watch(worker)
-            code, facts = worker.exit_code(), worker.listener.facts
+            stall = self._watch(worker)
+            exit_code, facts = worker.exit_code(), worker.listener.facts
             run: str | None = facts.get("run")
-            if code is None:
-                return self._hangs(stalled, run)
-            if code >= 0:
-                return self._ended(code, worker, spec, run)
-            death = stalled or WorkerExit(
+            if exit_code is None:
+                return self._hangs(stall, run)
+            if exit_code >= 0:
+                return self._ended(exit_code, worker, spec, run)
+            death = stall or WorkerExit(
                 worker.pid,
-                cause_of(-code, self._oom_kills.rose()),
-                -code,
+                cause_of(-exit_code, self._oom_kills.rose()),
+                -exit_code,
                 budget=facts.get("budget"),
             )
-            now_committed = committed
+            now_committed = most_committed
             if run is not None:
                 ledger_entries.record_death(self._ledger_of(run), death, worker.peak_rss)
                 now_committed = ledger_entries.committed_blocks(self._ledger_of(run))
@@ -172,8 +172,8 @@ class Supervisor:
                 signum = self._signals[0][0]
                 self._output.stopped(signum, run)
                 return 128 + signum
-            failures = 1 if now_committed > committed else failures + 1
-            committed = max(committed, now_committed)
+            failures = 1 if now_committed > most_committed else failures + 1
+            most_committed = max(most_committed, now_committed)
             if failures > MOST_FAILURES:
                 self._output.gave_up(death, run)
                 return Resumable.exit_code
@@ -190,8 +190,8 @@ class Supervisor:
         Returns:
             the end of a worker that stalled; None if the worker did not stall.
         """
-        quiet, looked = 0.0, time.monotonic()
-        stalled: WorkerExit | None = None
+        quiet_seconds, last_check = 0.0, time.monotonic()
+        stall: WorkerExit | None = None
         while worker.exit_code() is None:
             pipes = [worker.listener.fd] if worker.listener.is_open else []
             _wait([self._wake, *pipes], LOOK_SECONDS)
@@ -200,23 +200,27 @@ class Supervisor:
             worker.measure()
             now = time.monotonic()
             # Count only the time that this process was awake. A suspended laptop is not a stall.
-            quiet = (
-                0.0 if worker.listener.receive() else quiet + min(now - looked, 2 * LOOK_SECONDS)
+            quiet_seconds = (
+                0.0
+                if worker.listener.receive()
+                else quiet_seconds + min(now - last_check, 2 * LOOK_SECONDS)
             )
-            looked = now
+            last_check = now
             printed_at = worker.listener.facts.get("printed_at", 0.0)
-            self._output.alive(worker.pid, quiet, printed_at)
+            self._output.alive(worker.pid, quiet_seconds, printed_at)
             if now > self._kill_at:
                 if now > self._kill_at + KILL_SECONDS:
-                    return stalled
+                    return stall
                 worker.send(signal.SIGKILL)
-            elif 0 < self._stall_seconds < quiet:
+            elif 0 < self._stall_seconds < quiet_seconds:
                 budget = worker.listener.facts.get("budget")
-                blocked = blocked_thread(worker.pid)
-                stalled = WorkerExit(worker.pid, "stall", signal.SIGKILL, quiet, blocked, budget)
+                blocked_operation = blocked_thread(worker.pid)
+                stall = WorkerExit(
+                    worker.pid, "stall", signal.SIGKILL, quiet_seconds, blocked_operation, budget
+                )
                 self._kill_at = now
         self._kill_at = float("inf")
-        return stalled
+        return stall
 
     def _ended(self, code: int, worker: Worker, spec: WorkerSpec, run: str | None) -> int:
         """Return the command's exit code after a worker exited by itself with `code`."""
@@ -249,12 +253,12 @@ class Supervisor:
             failures: the number of consecutive deaths after an OOM kill; 0 after another death. The
                 wait doubles with each failure, and is 0 for fewer than two.
         """
-        until = time.monotonic() + (2 ** (failures - 2) if failures > 1 else 0)
+        end_of_pause = time.monotonic() + (2 ** (failures - 2) if failures > 1 else 0)
         while not self._signals:
-            remaining = until - time.monotonic()
-            if remaining <= 0:
+            remaining_seconds = end_of_pause - time.monotonic()
+            if remaining_seconds <= 0:
                 break
-            _wait([self._wake], remaining)
+            _wait([self._wake], remaining_seconds)
             self._take_signals()
         return not self._signals
 
@@ -273,17 +277,17 @@ class Supervisor:
         Repetitions of a recorded stop signal (`SAME_SECONDS`, `is_repetition`) are left out.
         """
         try:
-            numbers = list(os.read(self._wake, 256))
+            signal_numbers = list(os.read(self._wake, 256))
         except BlockingIOError:
             return []
         now = time.monotonic()
         new_signals = []
-        for signum in numbers:
+        for signum in signal_numbers:
             if signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 if any(
-                    (earlier == signum and now - time_of < SAME_SECONDS)
-                    or is_repetition(signum, earlier)
-                    for earlier, time_of in self._signals
+                    (earlier_signum == signum and now - earlier_time < SAME_SECONDS)
+                    or is_repetition(signum, earlier_signum)
+                    for earlier_signum, earlier_time in self._signals
                 ):
                     continue
                 self._signals.append((signum, now))

@@ -50,21 +50,21 @@ class Worker:
         """
         sys.stdout.flush()
         sys.stderr.flush()
-        supervisor = os.getpid()
-        receive, send = os.pipe()
-        held, lifeline = os.pipe()
+        supervisor_pid = os.getpid()
+        heartbeat_read_end, heartbeat_write_end = os.pipe()
+        lifeline_read_end, lifeline_write_end = os.pipe()
         signal.pthread_sigmask(signal.SIG_BLOCK, stop_signals())
         pid = os.fork()
         if pid == 0:
-            for fd in (receive, lifeline, *close):
+            for fd in (heartbeat_read_end, lifeline_write_end, *close):
                 os.close(fd)
-            _be_worker(work, HeartbeatPipe(send), supervisor, held)
+            _be_worker(work, HeartbeatPipe(heartbeat_write_end), supervisor_pid, lifeline_read_end)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, stop_signals())
-        os.close(send)
-        os.close(held)
+        os.close(heartbeat_write_end)
+        os.close(lifeline_read_end)
         with suppress(OSError):  # the worker has already set its group, or is dead
             os.setpgid(pid, pid)
-        return cls(pid, Listener(receive), lifeline)
+        return cls(pid, Listener(heartbeat_read_end), lifeline_write_end)
 
     def exit_code(self) -> int | None:
         """Return the exit code, negative for a signal; None while the worker is alive."""
@@ -98,7 +98,7 @@ def _be_worker(
         supervisor: the supervisor's process id.
         lifeline: the end of the pipe to watch, see `_die_with`.
     """
-    code = 1
+    exit_code = 1
     try:
         signal.set_wakeup_fd(-1)
         for signum in (*stop_signals(), signal.SIGTSTP, signal.SIGCHLD):
@@ -107,7 +107,7 @@ def _be_worker(
         signal.signal(signal.SIGTTOU, signal.SIG_IGN)
         os.setpgid(0, 0)
         _die_with(supervisor, lifeline)
-        code = work(link)
+        exit_code = work(link)
     except BaseException:
         traceback.print_exc()
     finally:
@@ -115,7 +115,7 @@ def _be_worker(
             sys.stdout.flush()
         with suppress(OSError, ValueError):
             sys.stderr.flush()
-        os._exit(code)
+        os._exit(exit_code)
 
 
 def _die_with(supervisor: int, lifeline: int) -> None:

@@ -71,11 +71,11 @@ class WorkerExit:
         return facts
 
     def __str__(self) -> str:
-        allowed = f" (its budget was {show_size(self.budget)})" if self.budget else ""
+        budget_text = f" (its budget was {show_size(self.budget)})" if self.budget else ""
         return (
             f"The worker process (pid {self.pid}) "
             + {
-                "oom": f"was killed by the kernel because memory ran out{allowed}",
+                "oom": f"was killed by the kernel because memory ran out{budget_text}",
                 "killed": f"was killed by {self.signal}, which another process sent",
                 "crash": f"crashed ({self.signal})",
                 "stall": f"made no progress for {self.seconds:.0f} s; it {self.waited_for}",
