@@ -52,38 +52,38 @@ def check_shard(
     """Compare a shard with its checksums in the ledger, without writing anything.
 
     Args:
-        ledger: the run's ledger.
+        ledger: the ledger of the run that wrote the shard; it is read only.
         out: the output's folder.
         shard: the shard's row in the ledger.
         only_in_mirror: a text on the damage of each file that exists only in the mirror, by name;
             the text is empty for an intact file.
     """
-    rows = ledger.units.all(shard["number"])
-    committed = [row for row in rows if row["committed_blocks"]]
-    forgotten = [row for row in rows if not row["committed_blocks"] and row["attempt"]]
-    unit_damage = compare_shard(out, shard, committed)
+    unit_rows = ledger.units.all(shard["number"])
+    committed_rows = [row for row in unit_rows if row["committed_blocks"]]
+    forgotten_rows = [row for row in unit_rows if not row["committed_blocks"] and row["attempt"]]
+    unit_damage = compare_shard(out, shard, committed_rows)
     if shard["name"] in only_in_mirror:
-        unit_damage = {row["number"]: only_in_mirror[shard["name"]] for row in committed}
+        unit_damage = {row["number"]: only_in_mirror[shard["name"]] for row in committed_rows}
         unit_damage = {number: text for number, text in unit_damage.items() if text}
-    source = _file_linked_as(ledger, shard, out) if unit_damage else None
-    linked = source.path if source is not None and not source.is_remote else None
-    if linked is not None:
-        link_text = f", which is {linked} itself"
+    linked_file = _file_linked_as(ledger, shard, out) if unit_damage else None
+    local_link = linked_file.path if linked_file is not None and not linked_file.is_remote else None
+    if local_link is not None:
+        link_text = f", which is {local_link} itself"
         unit_damage = {number: text + link_text for number, text in unit_damage.items()}
-    lost = tuple(unit_damage) if linked is None else ()
-    names = {row["number"]: row["name"] for row in rows}
+    lost_units = tuple(unit_damage) if local_link is None else ()
+    names_by_number = {row["number"]: row["name"] for row in unit_rows}
     return CheckedShard(
-        compared=len(committed),
-        pending=len(rows) - len(committed) - len(forgotten),
-        nbytes=sum(row["nbytes"] for row in committed if row["number"] not in unit_damage),
+        compared=len(committed_rows),
+        pending=len(unit_rows) - len(committed_rows) - len(forgotten_rows),
+        nbytes=sum(row["nbytes"] for row in committed_rows if row["number"] not in unit_damage),
         damaged={
-            **{row["name"]: "damaged in an earlier check" for row in forgotten},
-            **{names[number]: text for number, text in unit_damage.items()},
+            **{row["name"]: "damaged in an earlier check" for row in forgotten_rows},
+            **{names_by_number[number]: text for number, text in unit_damage.items()},
         },
-        lost=lost,
-        is_repairable=bool(lost or forgotten),
-        linked=linked,
-        download=source.path if source is not None and source.is_remote else None,
+        lost=lost_units,
+        is_repairable=bool(lost_units or forgotten_rows),
+        linked=local_link,
+        download=linked_file.path if linked_file is not None and linked_file.is_remote else None,
     )
 
 
@@ -102,10 +102,10 @@ def _file_linked_as(ledger: Ledger, shard: dict[str, Any], out: Path) -> _Linked
     if not shard["copied"]:
         return None
     for source in ledger.sources():
-        file = Path(source["folder"]) / shard["name"]
+        model_file = Path(source["folder"]) / shard["name"]
         with suppress(OSError):
-            if source["kind"] != "lora" and file.samefile(out / shard["name"]):
-                return _Linked(file, source["kind"] in REMOTE)
+            if source["kind"] != "lora" and model_file.samefile(out / shard["name"]):
+                return _Linked(model_file, source["kind"] in REMOTE)
     return None
 
 
@@ -119,13 +119,13 @@ def compare_shard(
         shard: the row of the shard in the ledger.
         rows: the rows of the units to compare.
     """
-    opened = _open_shard(out / shard["name"])
-    if opened is None:
+    opened_shard = _open_shard(out / shard["name"])
+    if opened_shard is None:
         return {row["number"]: f"{shard['name']} is missing" for row in rows}
-    path, fd = opened
+    path, fd = opened_shard
     try:
-        head = os.pread(fd, shard["header_bytes"], 0)
-        if hash_block(head).hex() != shard["header_checksum"]:
+        header_bytes = os.pread(fd, shard["header_bytes"], 0)
+        if hash_block(header_bytes).hex() != shard["header_checksum"]:
             return {row["number"]: f"the header of {path.name} differs" for row in rows}
         unit_damage = {}
         for row in rows:

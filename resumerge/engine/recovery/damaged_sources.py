@@ -20,17 +20,19 @@ def find_damage(
     Returns:
         the latest damage of each file, by (number of the source, name of the file).
     """
-    began = ledger.run()["created"]
-    handled = {event["data"].get("damage") for event in ledger.events.all(EventKind.SOURCE_DAMAGED)}
-    unhandled = {}
+    run_created = ledger.run()["created"]
+    handled_ids = {
+        event["data"].get("damage") for event in ledger.events.all(EventKind.SOURCE_DAMAGED)
+    }
+    unhandled_damage = {}
     for files in {plan.remote_files_of(unit) for unit in plan.units}:
-        for number, name in files:
-            file = remote_file(plan.sources[number], name)
+        for source_number, file_name in files:
+            file = remote_file(plan.sources[source_number], file_name)
             for path in {file.pointer, file.blob}:
-                for damage in metadata.damages(path, since=began):
-                    if damage.id not in handled:
-                        unhandled[number, name] = damage
-    return unhandled
+                for damage in metadata.damages(path, since=run_created):
+                    if damage.id not in handled_ids:
+                        unhandled_damage[source_number, file_name] = damage
+    return unhandled_damage
 
 
 def forget_damaged(
@@ -43,8 +45,8 @@ def forget_damaged(
     are compared with their hashes.
 
     Args:
-        plan: the plan.
-        ledger: the run's ledger.
+        plan: the plan of the run; its units say which remote files were read, and which are needed.
+        ledger: the ledger in which units become pending, with an event for each damaged file.
         metadata: the metadata cache, which records damage.
         check: called between pieces of a file. If it raises, the reading ends with that error.
     """
@@ -55,20 +57,28 @@ def forget_damaged(
         for unit, unit_progress in zip(plan.units, progress):
             read_files |= plan.remote_files_of(unit) if unit_progress.committed_blocks else set()
             needed_files |= plan.remote_files_of(unit) if not unit_progress.is_complete else set()
-        for number, name in read_files & needed_files:  # records damage in the metadata cache
+        for source_number, file_name in (
+            read_files & needed_files
+        ):  # records damage in the metadata cache
             check_cached(
-                remote_file(plan.sources[number], name), metadata, DownloadCallbacks(check=check)
+                remote_file(plan.sources[source_number], file_name),
+                metadata,
+                DownloadCallbacks(check=check),
             )
         damages = find_damage(plan, ledger, metadata)
         if not damages:
             return
-        for key, damage in damages.items():
-            units = [
+        for file_key, damage in damages.items():
+            unit_numbers = [
                 unit.number
                 for unit, unit_progress in zip(plan.units, progress)
-                if unit_progress.committed_blocks and key in plan.remote_files_of(unit)
+                if unit_progress.committed_blocks and file_key in plan.remote_files_of(unit)
             ]
-            model = plan.sources[key[0]].ref.text
+            model = plan.sources[file_key[0]].ref.text
             ledger.units.forget(
-                units, EventKind.SOURCE_DAMAGED, model=model, file=key[1], damage=damage.id
+                unit_numbers,
+                EventKind.SOURCE_DAMAGED,
+                model=model,
+                file=file_key[1],
+                damage=damage.id,
             )

@@ -28,9 +28,9 @@ def open_ledger(folder: Path, storage: Storage) -> tuple[Ledger, bool]:
         InputError: ledger and snapshot are both damaged. Neither is changed.
         sqlite3.OperationalError: the disk is full or fails. The ledger may be intact.
     """
-    path = folder / LEDGER_FILE
+    ledger_path = folder / LEDGER_FILE
     try:
-        ledger = _open_intact(path)
+        ledger = _open_intact(ledger_path)
     except sqlite3.OperationalError:
         raise
     except sqlite3.DatabaseError as error:
@@ -41,12 +41,12 @@ def open_ledger(folder: Path, storage: Storage) -> tuple[Ledger, bool]:
         except sqlite3.DatabaseError:
             raise refuse(
                 "The ledger and its snapshot are both damaged",
-                where=str(path),
+                where=str(ledger_path),
                 found=str(error),
                 fix=f"start over in a new or empty folder: `resumerge run {folder / RECIPE_FILE} "
                 "OUT`",
             ) from error
-        ledger = _open_intact(path)
+        ledger = _open_intact(ledger_path)
     return ledger, not is_reconciled(ledger)
 
 

@@ -23,19 +23,19 @@ def written_files(ledger: Ledger, out: Path) -> set[str]:
     A shard is recognised by its size and header, and a companion by its checksum. Unfinished files
     and the files of cluster tasks are recognised by their names.
     """
-    shards = [row["name"] for row in ledger.shards.all() if _has_head(out / row["name"], row)]
-    companions = [
+    shard_names = [row["name"] for row in ledger.shards.all() if _has_head(out / row["name"], row)]
+    companion_names = [
         name
         for name, checksum in ledger.companions.checksums().items()
         if has_checksum(out / name, checksum)
     ]
-    unfinished = [
+    unfinished_names = [
         name + ending
         for name in ledger.written_names()
         for ending in (PARTIAL, COMPACTED)
         if (out / (name + ending)).is_file()
     ]
-    return {*shards, *companions, *unfinished, *files_of_tasks(out)}
+    return {*shard_names, *companion_names, *unfinished_names, *files_of_tasks(out)}
 
 
 def has_checksum(path: Path, checksum: str) -> bool:

@@ -39,8 +39,8 @@ def write_record(folder: Path, shard: int, record: ShardRecord, storage: Storage
 
     Args:
         folder: the folder of the attempt's tasks.
-        shard: the shard's number.
-        record: the record.
+        shard: the number of the shard in the plan of the run, not in that of its task.
+        record: the record of the complete shard, with the hashes of all blocks.
         storage: the operations on files.
     """
     storage.write_file(record_path(folder, shard), json.dumps(record.as_json()).encode())
@@ -67,9 +67,10 @@ def adopt_published(
     """Journal published shards that are not in the ledger, then delete the files of all tasks.
 
     Args:
-        plan: the plan.
-        ledger: the run's ledger.
-        files: the shards.
+        plan: the plan of the run, which records must fit.
+        ledger: the ledger in which the shards are journaled and sealed.
+        files: the files of the plan's shards; contradicting final files and superseded partial
+            files are deleted.
         report_read: called after the comparison of each unit, with the bytes of its shard that were
             read so far, and the size of the shard.
 
@@ -82,10 +83,10 @@ def adopt_published(
     fingerprint = ledger.run()["fingerprint"]
     open_shards = {row["number"] for row in ledger.shards.all() if row["state"] != "sealed"}
     progress = ledger.units.progress()
-    adopted = []
+    adopted_numbers = []
     for shard in plan.shards:
-        folders = attempts if shard.number in open_shards else ()
-        records = (published_record(record_path(attempt, shard.number)) for attempt in folders)
+        task_folders = attempts if shard.number in open_shards else ()
+        records = (published_record(record_path(attempt, shard.number)) for attempt in task_folders)
         for record in filter(None, records):
             if not record.fits(plan, shard, fingerprint):
                 continue
@@ -94,10 +95,10 @@ def adopt_published(
             elif _is_whole(plan, files, shard, record, report_read):
                 ledger.shards.adopt_computed(shard.number, record.units)
                 files.remove(shard)
-                adopted.append(shard.number)
+                adopted_numbers.append(shard.number)
                 break
     remove_tasks(files.folder)
-    return adopted
+    return adopted_numbers
 
 
 def remove_tasks(out: Path) -> None:
@@ -107,10 +108,10 @@ def remove_tasks(out: Path) -> None:
     """
     for attempt in _attempts(out):
         shutil.rmtree(attempt, ignore_errors=True)
-    folder = out / TASKS
-    if not folder.is_symlink():
+    tasks_folder = out / TASKS
+    if not tasks_folder.is_symlink():
         with suppress(OSError):  # the folder does not exist, or is not empty
-            folder.rmdir()
+            tasks_folder.rmdir()
 
 
 def files_of_tasks(out: Path) -> set[str]:
@@ -121,12 +122,12 @@ def files_of_tasks(out: Path) -> set[str]:
 
 def _attempts(out: Path) -> list[Path]:
     """Return the folders of the attempts in an output, sorted."""
-    folder = out / TASKS
-    if folder.is_symlink() or not folder.is_dir():
+    tasks_folder = out / TASKS
+    if tasks_folder.is_symlink() or not tasks_folder.is_dir():
         return []
     return sorted(
         path
-        for path in folder.iterdir()
+        for path in tasks_folder.iterdir()
         if _ATTEMPT.fullmatch(path.name) and path.is_dir() and not path.is_symlink()
     )
 
@@ -139,11 +140,11 @@ def _is_whole(
     report_read: Callable[[int, int], None],
 ) -> bool:
     """Return whether the shard has its final name, and its bytes match the record."""
-    path = files.final(shard)
-    if path.is_symlink() or not files.has_size_and_header(shard, path):
+    final_path = files.final(shard)
+    if final_path.is_symlink() or not files.has_size_and_header(shard, final_path):
         return False
     units: Sequence[Any] = plan.units[shard.first : shard.last]
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    fd = os.open(final_path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         bytes_read = 0
         for unit, commit in zip(units, record.units):

@@ -24,9 +24,10 @@ class Recovery:
     """A recovery, which makes ledger and shards agree before an attempt computes anything.
 
     Args:
-        plan: the plan.
-        ledger: the run's ledger.
-        files: the shards.
+        plan: the plan of the run; a complete shard stays open while ranks of its adapter are
+            undecided.
+        ledger: the ledger, in which units become pending and shards are sealed or reopened.
+        files: the files of the plan's shards, which are created, renamed and deleted.
         storage: the operations on files.
         suspects: the numbers of units to compare with their checksums, in open or sealed shards.
             Units that the last batches wrote to open shards are always compared.
@@ -76,12 +77,12 @@ class Recovery:
 
     def _check_sealed(self, shard: Shard) -> None:
         """Check the file of a sealed shard. A different size or header means that it is damaged."""
-        path = self._files.final(shard)
-        if shard.name in self._mirrored and not path.exists():
+        final_path = self._files.final(shard)
+        if shard.name in self._mirrored and not final_path.exists():
             return
-        if not self._files.has_size_and_header(shard, path):
-            self._restart_shard(shard, path)
-        elif self._forget_mismatching(shard, path, self._suspects_in(shard)):
+        if not self._files.has_size_and_header(shard, final_path):
+            self._restart_shard(shard, final_path)
+        elif self._forget_mismatching(shard, final_path, self._suspects_in(shard)):
             self._files.unseal(shard)
 
     def _check_renamed(self, shard: Shard) -> None:
@@ -94,18 +95,18 @@ class Recovery:
         committed, the file is a damaged file of the run, and is deleted. Otherwise it is the user's
         file, and is renamed to its backup name.
         """
-        path = self._files.final(shard)
-        units = range(shard.first, shard.last)
-        if not self._files.has_size_and_header(shard, path):
-            if not any(self._progress[number].committed_blocks for number in units):
-                self._move_to_backup(path)
-            self._restart_shard(shard, path)
+        final_path = self._files.final(shard)
+        unit_numbers = range(shard.first, shard.last)
+        if not self._files.has_size_and_header(shard, final_path):
+            if not any(self._progress[number].committed_blocks for number in unit_numbers):
+                self._move_to_backup(final_path)
+            self._restart_shard(shard, final_path)
             return
-        complete = all(self._progress[number].checksum for number in units)
-        damaged = self._forget_mismatching(shard, path, units)
-        if complete and not damaged:
-            self._storage.sync_file(path)
-            self._storage.sync_folder(path.parent)
+        is_complete = all(self._progress[number].checksum for number in unit_numbers)
+        damaged_units = self._forget_mismatching(shard, final_path, unit_numbers)
+        if is_complete and not damaged_units:
+            self._storage.sync_file(final_path)
+            self._storage.sync_folder(final_path.parent)
             self._ledger.events.add(EventKind.SHARD_FOUND_WHOLE, shard=shard.name)
             record_sealed(shard, self._ledger, self._storage)
         else:
@@ -117,21 +118,31 @@ class Recovery:
         If a file with the shard's final name exists too, it is the user's, and is renamed to its
         backup name.
         """
-        path = self._files.partial(shard)
-        final = self._files.final(shard)
-        if final.is_symlink() or final.exists():  # the run's own shard never has both names
-            self._move_to_backup(final)
-        units = range(shard.first, shard.last)
-        if self._creates_later and not any(self._progress[n].committed_blocks for n in units):
-            self._storage.remove(path)
+        partial_path = self._files.partial(shard)
+        final_path = self._files.final(shard)
+        if (
+            final_path.is_symlink() or final_path.exists()
+        ):  # the run's own shard never has both names
+            self._move_to_backup(final_path)
+        unit_numbers = range(shard.first, shard.last)
+        if self._creates_later and not any(
+            self._progress[n].committed_blocks for n in unit_numbers
+        ):
+            self._storage.remove(partial_path)
             return
-        if not self._files.has_size_and_header(shard, path):
-            self._restart_shard(shard, path)
+        if not self._files.has_size_and_header(shard, partial_path):
+            self._restart_shard(shard, partial_path)
             return
-        recent = [number for number in units if number in self._recent - self._suspects]
-        damaged = self._forget_mismatching(shard, path, [*recent, *self._suspects_in(shard)])
-        complete = not damaged and all(self._progress[number].checksum for number in units)
-        if complete and not self._plan.is_undecided:
+        recent_units = [
+            number for number in unit_numbers if number in self._recent - self._suspects
+        ]
+        damaged_units = self._forget_mismatching(
+            shard, partial_path, [*recent_units, *self._suspects_in(shard)]
+        )
+        is_complete = not damaged_units and all(
+            self._progress[number].checksum for number in unit_numbers
+        )
+        if is_complete and not self._plan.is_undecided:
             seal(shard, self._files, self._ledger, self._storage)
 
     def _move_to_backup(self, path: Path) -> None:
@@ -148,13 +159,17 @@ class Recovery:
         The file is missing, truncated, or has another header. With `creates_later`, the new file is
         not created now.
         """
-        state = "missing"
+        found_state = "missing"
         if path.exists():
-            state = f"{path.stat().st_size} bytes, or a different header"
+            found_state = f"{path.stat().st_size} bytes, or a different header"
             self._storage.remove(path)
-        units = [n for n in range(shard.first, shard.last) if self._progress[n].committed_blocks]
-        if units:
-            self._ledger.units.forget(units, EventKind.SHARD_LOST, shard=shard.name, found=state)
+        committed_units = [
+            n for n in range(shard.first, shard.last) if self._progress[n].committed_blocks
+        ]
+        if committed_units:
+            self._ledger.units.forget(
+                committed_units, EventKind.SHARD_LOST, shard=shard.name, found=found_state
+            )
         if not self._creates_later:
             self._files.create(shard)
 
@@ -168,22 +183,22 @@ class Recovery:
             return []
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            damaged = []
+            damaged_units = []
             for number in units:
                 unit, hashes = self._plan.units[number], self._progress[number].hashes
                 if first_mismatch(fd, unit, hashes) is not None:
-                    damaged.append(number)
+                    damaged_units.append(number)
                 self._done += unit.nbytes
                 self._report_read(self._done, max(self._done, self._total))
         finally:
             os.close(fd)
-        if damaged:
+        if damaged_units:
             self._refuse_damaged_source(shard, path)
-            names = [self._plan.units[number].name for number in damaged[:5]]
+            first_names = [self._plan.units[number].name for number in damaged_units[:5]]
             self._ledger.units.forget(
-                damaged, EventKind.CHECKSUM_MISMATCH, shard=shard.name, names=names
+                damaged_units, EventKind.CHECKSUM_MISMATCH, shard=shard.name, names=first_names
             )
-        return damaged
+        return damaged_units
 
     def _refuse_damaged_source(self, shard: Shard, path: Path) -> None:
         """Raise if the damaged shard is a hard link to a local model's file.
@@ -193,11 +208,11 @@ class Recovery:
         Raises:
             Resumable: the damaged file is also a local model's file.
         """
-        source = self._files.damaged_source(shard, path)
-        if source is not None:
+        model_file = self._files.damaged_source(shard, path)
+        if model_file is not None:
             raise Resumable(
                 Reason.SOURCE_CHANGED,
-                f"{source} does not have the bytes any more that were merged, and {path} is "
+                f"{model_file} does not have the bytes any more that were merged, and {path} is "
                 "another name of the same file (--link). Restore the model's file, then resume. To "
                 "merge it as it is now, start over with --restart",
             )

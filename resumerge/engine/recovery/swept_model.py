@@ -37,7 +37,7 @@ class SweptModel:
 
     Args:
         run: the folder of the sweep's ledger.
-        name: the name of the variant.
+        name: the variant's name, which is also its folder in the sweep's output.
     """
 
     run: Path
@@ -57,16 +57,23 @@ class SweptModel:
             out: the folder of the new run's output.
             storage: the operations on files.
         """
-        swept = self._swept
-        if swept is None or not swept.read_same_sources(ledger.sources()):
+        variant = self._swept
+        if variant is None or not variant.read_same_sources(ledger.sources()):
             return
         for shard in ledger.shards.all():
-            planned = ledger.units.all(shard["number"])
-            swept_rows = [swept.units.get(row["name"], {}) for row in planned]
-            path = swept.shards.get(shard["name"])
-            if path and path.is_file() and all(map(_is_planned, swept_rows, planned)):
-                storage.rename(path, out / shard["name"])
-                commits = [UnitCommit.of_row(s, p["number"]) for s, p in zip(swept_rows, planned)]
+            planned_rows = ledger.units.all(shard["number"])
+            swept_rows = [variant.units.get(row["name"], {}) for row in planned_rows]
+            shard_path = variant.shards.get(shard["name"])
+            if (
+                shard_path
+                and shard_path.is_file()
+                and all(map(_is_planned, swept_rows, planned_rows))
+            ):
+                storage.rename(shard_path, out / shard["name"])
+                commits = [
+                    UnitCommit.of_row(swept_row, planned_row["number"])
+                    for swept_row, planned_row in zip(swept_rows, planned_rows)
+                ]
                 ledger.shards.adopt_computed(
                     shard["number"], commits, kind=EventKind.SHARD_OF_SWEEP
                 )
@@ -75,11 +82,19 @@ class SweptModel:
     def _swept(self) -> _SweptVariant | None:
         """The facts in the sweep's ledger on the variant; None if the ledger is damaged."""
         try:
-            with closing(Ledger(self.run / LEDGER_FILE, read_only=True)) as swept:
-                out = Path(swept.run()["output"])
-                units = self._of_variant((row["name"], row) for row in swept.units.all())
-                shards = self._of_variant((name, out / name) for name in swept.shards.sealed())
-                return _SweptVariant(shards, units, {row["number"]: row for row in swept.sources()})
+            with closing(Ledger(self.run / LEDGER_FILE, read_only=True)) as sweep_ledger:
+                out = Path(sweep_ledger.run()["output"])
+                variant_units = self._of_variant(
+                    (row["name"], row) for row in sweep_ledger.units.all()
+                )
+                variant_shards = self._of_variant(
+                    (name, out / name) for name in sweep_ledger.shards.sealed()
+                )
+                return _SweptVariant(
+                    variant_shards,
+                    variant_units,
+                    {row["number"]: row for row in sweep_ledger.sources()},
+                )
         except sqlite3.DatabaseError as error:
             _log.warning("The ledger of the sweep %s is damaged: %s", self.run, error)
             return None

@@ -61,19 +61,19 @@ def record_touched(
 
     Args:
         touched: the files with new stamps; if None, nothing is done.
-        sources: the plan's sources.
-        ledger: the run's ledger.
+        sources: the sources of the present plan, with the stamps that are stored.
+        ledger: the ledger whose stamps are replaced, even if no unit becomes pending.
         reporter: receives a note about the files.
     """
     if touched is None:
         return
-    examples = touched.files[:5]
+    first_files = touched.files[:5]
     if touched.units:
-        ledger.units.forget(touched.units, EventKind.SOURCE_DIFFERS, files=examples)
+        ledger.units.forget(touched.units, EventKind.SOURCE_DIFFERS, files=first_files)
     kind = EventKind.SOURCES_TRUSTED if touched.is_trusted else EventKind.SOURCE_TOUCHED
-    ledger.events.add(kind, files=examples)
-    parts = [part for source in sources for part in source.parts.values()]
-    ledger.set_stamps({part.ref.text: stamps_of(part) for part in parts})
+    ledger.events.add(kind, files=first_files)
+    source_parts = [part for source in sources for part in source.parts.values()]
+    ledger.set_stamps({part.ref.text: stamps_of(part) for part in source_parts})
     reporter.note(
         f"{counted(len(touched.files), 'model file')}: the modification time changed; "
         f"{touched.said}"

@@ -38,10 +38,10 @@ def adopt_uploaded(
     """Journal uploaded shards that are not in the ledger, and delete useless objects of tasks.
 
     Args:
-        plan: the plan.
-        ledger: the run's ledger.
-        files: the shards.
-        store: the bucket.
+        plan: the plan of the run, which records must fit.
+        ledger: the ledger in which the shards are sealed, and recorded as files of the mirror.
+        files: the files of the plan's shards; the partial file of a journaled shard is deleted.
+        store: the bucket of the run's mirror, which holds shards and objects of tasks.
         token: the fencing token of this machine. Objects of tasks with a higher token are not
             changed.
         check_lease: raises if another machine has taken over the mirror.
@@ -58,32 +58,32 @@ def adopt_uploaded(
     fingerprint = ledger.run()["fingerprint"]
     open_shards = {row["number"] for row in ledger.shards.all() if row["state"] != "sealed"}
     progress = ledger.units.progress()
-    adopted: list[int] = []
-    superfluous, removed = [], []
+    adopted_numbers: list[int] = []
+    superfluous_tasks, removed_objects = [], []
     for task in tasks:
         record = retry_store(store, lambda: uploaded_record(store, task))  # noqa: B023, called now
         shard = plan.shards[task.shard] if task.shard < len(plan.shards) else None
         if record is None or shard is None or not record.fits(plan, shard, fingerprint):
-            removed.append(task.name)
-        elif shard.number not in open_shards or shard.number in adopted:
-            superfluous.append(task.name)
+            removed_objects.append(task.name)
+        elif shard.number not in open_shards or shard.number in adopted_numbers:
+            superfluous_tasks.append(task.name)
         elif record.contradicts(progress):  # committed blocks take precedence
-            removed += [shard.name, task.name]
+            removed_objects += [shard.name, task.name]
         elif retry_store(store, lambda: is_uploaded(store, shard, record)):  # noqa: B023
             ledger.shards.adopt_computed(shard.number, record.units, record.mirrored)
             files.remove(shard)
-            adopted.append(shard.number)
-            superfluous.append(task.name)
+            adopted_numbers.append(shard.number)
+            superfluous_tasks.append(task.name)
         else:
-            removed.append(task.name)
+            removed_objects.append(task.name)
 
     def remove() -> None:
         check_lease()
-        store.put({}, removed)
+        store.put({}, removed_objects)
 
-    if removed:
+    if removed_objects:
         retry_store(store, remove)
-    return adopted, superfluous
+    return adopted_numbers, superfluous_tasks
 
 
 def uploaded_record(store: BucketStore, task: TaskName) -> ShardRecord | None:
@@ -115,9 +115,13 @@ def is_uploaded(store: BucketStore, shard: Shard, record: ShardRecord) -> bool:
     Raises:
         OSError: the bucket cannot be read now.
     """
-    recorded, listed = record.uploaded, store.listed(shard.name)
-    if recorded is None or listed is None or not listed.nbytes == recorded.nbytes == shard.nbytes:
+    recorded_upload, listed_object = record.uploaded, store.listed(shard.name)
+    if (
+        recorded_upload is None
+        or listed_object is None
+        or not listed_object.nbytes == recorded_upload.nbytes == shard.nbytes
+    ):
         return False
-    if listed.etag == recorded.version:
+    if listed_object.etag == recorded_upload.version:
         return True
-    return store.sha256(shard.name, lambda nbytes: None) == recorded.sha256
+    return store.sha256(shard.name, lambda nbytes: None) == recorded_upload.sha256

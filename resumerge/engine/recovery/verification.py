@@ -45,7 +45,7 @@ class Verification:
     """The result of a verification.
 
     Args:
-        run: the run's id.
+        run: the id of the run whose output or mirror was verified.
         output: the output as the user named it, or the place of the verified mirror.
         units: the number of units that were compared, or are in files that were compared.
         nbytes: the bytes that were compared and are intact.

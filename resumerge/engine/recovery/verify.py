@@ -59,42 +59,47 @@ def verify_mirror(url: str, home: RunStore, storage: Storage) -> Verification:
     """
     mirror = MirrorSession(url, Options(), Reporter(), StopRequest())
     with TemporaryFolder() as folder, resumable_disk_errors():
-        path = folder / LEDGER_FILE
-        state = mirror.read_state(path)
+        snapshot_path = folder / LEDGER_FILE
+        state = mirror.read_state(snapshot_path)
         if state.manifest is not None:
-            run, files = state.manifest.run, dict(state.manifest.files)
-            compared, pending = state.manifest.units, 0
+            run_id, files = state.manifest.run, dict(state.manifest.files)
+            compared_units, pending_units = state.manifest.units, 0
         elif state.snapshot:
-            with closing(Ledger(path, read_only=True)) as ledger:
-                run = ledger.run()["id"]
+            with closing(Ledger(snapshot_path, read_only=True)) as ledger:
+                run_id = ledger.run()["id"]
                 files = ledger.mirrored.files()
-                mirrored = [shard["name"] in files for shard in ledger.shards.all()]
-                in_mirror = [mirrored[unit["shard"]] for unit in ledger.units.all()]
-                compared, pending = in_mirror.count(True), in_mirror.count(False)
+                mirrored_by_shard = [shard["name"] in files for shard in ledger.shards.all()]
+                mirrored_by_unit = [mirrored_by_shard[unit["shard"]] for unit in ledger.units.all()]
+                compared_units, pending_units = (
+                    mirrored_by_unit.count(True),
+                    mirrored_by_unit.count(False),
+                )
         else:
             raise refuse_mirror(mirror, state)
         if state.manifest is not None and CARD in state.files:
             files.pop(CARD, None)
-        damaged = retry_store(mirror.store, lambda: find_damaged(mirror.store, files, mirror.moved))
-        run_here = next((folder for folder in home.runs() if folder.name == run), None)
-        marked = (
-            bool(damaged)
-            and run_here is not None
-            and _note_damage(run_here, mirror, damaged, storage)
+        damaged_files = retry_store(
+            mirror.store, lambda: find_damaged(mirror.store, files, mirror.moved)
         )
-        remake = state.manifest is not None and run_here is None
-        nbytes = sum(size for name, (size, _) in files.items() if name not in damaged)
+        local_run = next((folder for folder in home.runs() if folder.name == run_id), None)
+        is_marked = (
+            bool(damaged_files)
+            and local_run is not None
+            and _note_damage(local_run, mirror, damaged_files, storage)
+        )
+        needs_new_run = state.manifest is not None and local_run is None
+        nbytes = sum(size for name, (size, _) in files.items() if name not in damaged_files)
         return Verification(
-            run=run,
+            run=run_id,
             output=mirror.store.local_folder or mirror.url,
-            units=compared,
+            units=compared_units,
             nbytes=nbytes,
-            pending=pending,
-            damaged=damaged,
-            marked=marked,
+            pending=pending_units,
+            damaged=damaged_files,
+            marked=is_marked,
             mirror=mirror.url,
             files=len(files),
-            remake=remake,
+            remake=needs_new_run,
         )
 
 
@@ -133,30 +138,34 @@ def _verify(folder: Path, ledger: Ledger, *, mark: bool) -> Verification:
     try:
         output = OutputPath(Path(ledger.run()["output"]))
         only_in_mirror = _damage_in_mirror(ledger, output.folder)
-        shards: list[CheckedShard] = []
+        checked_shards: list[CheckedShard] = []
         for row in ledger.shards.all():
             shard = check_shard(ledger, output.folder, row, only_in_mirror)
-            shards.append(shard)
+            checked_shards.append(shard)
             if shard.download is not None:
                 MetadataCache(folder.parent).forget_verdict(shard.download)
-        companions = _damaged_companions(ledger, output.folder)
-        damaged = {name: text for shard in shards for name, text in shard.damaged.items()}
-        damaged.update(companions)
-        lost = [number for shard in shards for number in shard.lost]
-        if mark and lost:
-            ledger.units.forget(lost, EventKind.VERIFY_FOUND_DAMAGE, names=list(damaged)[:5])
-        if mark and (companions or any(shard.is_repairable for shard in shards)):
+        companion_damage = _damaged_companions(ledger, output.folder)
+        damage_by_name = {
+            name: text for shard in checked_shards for name, text in shard.damaged.items()
+        }
+        damage_by_name.update(companion_damage)
+        lost_units = [number for shard in checked_shards for number in shard.lost]
+        if mark and lost_units:
+            ledger.units.forget(
+                lost_units, EventKind.VERIFY_FOUND_DAMAGE, names=list(damage_by_name)[:5]
+            )
+        if mark and (companion_damage or any(shard.is_repairable for shard in checked_shards)):
             ledger.set_state("interrupted")
-        url = ledger.run()["mirror"]
+        mirror_url = ledger.run()["mirror"]
         return Verification(
             run=folder.name,
-            output=named_output(output.path, url),
-            units=sum(shard.compared for shard in shards),
-            nbytes=sum(shard.nbytes for shard in shards),
-            pending=sum(shard.pending for shard in shards),
-            damaged=damaged,
+            output=named_output(output.path, mirror_url),
+            units=sum(shard.compared for shard in checked_shards),
+            nbytes=sum(shard.nbytes for shard in checked_shards),
+            pending=sum(shard.pending for shard in checked_shards),
+            damaged=damage_by_name,
             marked=mark,
-            linked=tuple(str(shard.linked) for shard in shards if shard.linked is not None),
+            linked=tuple(str(shard.linked) for shard in checked_shards if shard.linked is not None),
         )
     finally:
         ledger.close()
@@ -181,11 +190,13 @@ def _damage_in_mirror(ledger: Ledger, out: Path) -> dict[str, str]:
     if not checksums:
         return {}
     store = open_store(run["mirror"])
-    damage = {}
+    damage_by_name = {}
     for name, sha256 in checksums.items():
-        present = retry_store(store, lambda: store.sha256(name, lambda nbytes: None))  # noqa: B023
-        damage[name] = "" if present == sha256 else f"{name} in {store.url} {_differs(present)}"
-    return damage
+        present_sha256 = retry_store(store, lambda: store.sha256(name, lambda nbytes: None))  # noqa: B023
+        damage_by_name[name] = (
+            "" if present_sha256 == sha256 else f"{name} in {store.url} {_differs(present_sha256)}"
+        )
+    return damage_by_name
 
 
 def _differs(sha256: str | None) -> str:
