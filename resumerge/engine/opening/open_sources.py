@@ -44,10 +44,10 @@ def open_sources(
     Local models are opened first. If one of them has a problem, the network is not used.
 
     Args:
-        recipe: the recipe.
+        recipe: the recipe whose `source_models` are opened; problems name its lines.
         pins: the `revision` or `path` of each model that a run has pinned.
         problems: the problems of the recipe. The problems of the models are appended to this list.
-        metadata: the metadata cache.
+        metadata: the cache that keeps what servers said about remote files.
         offline: whether to work without network.
         note: called with a text about a slow server, or about a name that is probably misspelt.
 
@@ -55,12 +55,12 @@ def open_sources(
         SourcesUnavailable: a model could not be opened. The error has all problems.
         Resumable: the network failed.
     """
-    opened: dict[ModelRef, Source] = {}
-    local, remote = _local_then_remote(recipe, pins)
-    for refs in (local, remote):
+    opened_sources: dict[ModelRef, Source] = {}
+    local_refs, remote_refs = _local_then_remote(recipe, pins)
+    for refs in (local_refs, remote_refs):
         for ref in refs:
-            hint = _hint(recipe, ref) if ref in remote and _on_the_hub(ref) else ""
-            if is_doubtful := ref in remote and not pins and _is_doubtful(recipe, ref):
+            hint = _hint(recipe, ref) if ref in remote_refs and _on_the_hub(ref) else ""
+            if is_doubtful := ref in remote_refs and not pins and _is_doubtful(recipe, ref):
                 note(
                     f"{ref} is no model of the recipe, and no folder: the Hub is asked for a "
                     f"repo of that name. {hint}"
@@ -69,7 +69,7 @@ def open_sources(
                 server = "the bucket" if is_bucket(ref.name) else "the Hub"
                 slow_text = f"Still waiting for an answer from {server} about {ref}."
                 slow_text += f" {hint}" if hint and not is_doubtful else ""
-                with _note_if_slow(slow_text, note) if ref in remote else nullcontext():
+                with _note_if_slow(slow_text, note) if ref in remote_refs else nullcontext():
                     source = open_source(
                         ref,
                         pins,
@@ -77,7 +77,7 @@ def open_sources(
                         metadata=metadata,
                         contents=_contents(recipe, ref),
                     )
-                opened[ref] = source
+                opened_sources[ref] = source
                 _log.info("opened %s: %s, in %s", ref, source.kind, source.folder)
             except Resumable as error:
                 raise Resumable(error.reason, f"{error}\n{hint}".strip()) from error
@@ -95,18 +95,18 @@ def open_sources(
                 problems.append(_where_named(recipe, ref, _unreadable(ref, error)))
         if problems and not offline:
             break
-    if len(opened) < len(recipe.source_models):
-        problems += reference_without_config(recipe, opened)
+    if len(opened_sources) < len(recipe.source_models):
+        problems += reference_without_config(recipe, opened_sources)
         raise SourcesUnavailable(in_order(problems).problems)
-    return {ref: opened[ref] for ref in recipe.source_models}
+    return {ref: opened_sources[ref] for ref in recipe.source_models}
 
 
 def _contents(recipe: Recipe, ref: ModelRef) -> Contents | None:
     """Return the contents that a reference must have; None to accept a model or an adapter."""
     if recipe.is_adapter(ref):
         return ADAPTER
-    merges = (document for document in recipe.documents if document.has_method)
-    return None if any(ref in merge.merged_models for merge in merges) else MODEL
+    merge_documents = (document for document in recipe.documents if document.has_method)
+    return None if any(ref in merge.merged_models for merge in merge_documents) else MODEL
 
 
 def with_place(recipe: Recipe, problem: Problem) -> Problem:
@@ -164,8 +164,10 @@ def folder_hint(ref: ModelRef) -> str:
     except OSError:
         folders = []
     similar_name = closest(path.name, folders)
-    similar = f"; there is {path.parent / similar_name}" if similar_name else ""
-    return f"If {name} is meant to be a folder: it does not exist in {Path.cwd()}{similar}."
+    similar_path_text = f"; there is {path.parent / similar_name}" if similar_name else ""
+    return (
+        f"If {name} is meant to be a folder: it does not exist in {Path.cwd()}{similar_path_text}."
+    )
 
 
 def _is_doubtful(recipe: Recipe, ref: ModelRef) -> bool:
@@ -173,20 +175,20 @@ def _is_doubtful(recipe: Recipe, ref: ModelRef) -> bool:
 
     Names without a slash are doubtful: only the oldest repos on the Hub have one, like ``gpt2``.
     """
-    merged = (m for document in recipe.documents for m in document.merged_models)
-    return ref not in merged and not any("/" in part.name for part in ref.parts)
+    merged_refs = (m for document in recipe.documents for m in document.merged_models)
+    return ref not in merged_refs and not any("/" in part.name for part in ref.parts)
 
 
 def _local_then_remote(
     recipe: Recipe, pins: Mapping[str, dict[str, Any]]
 ) -> tuple[list[ModelRef], list[ModelRef]]:
     """Return the models whose parts are all local, and the models with a remote part."""
-    local: list[ModelRef] = []
-    remote: list[ModelRef] = []
+    local_refs: list[ModelRef] = []
+    remote_refs: list[ModelRef] = []
     for ref in recipe.source_models:
-        is_here = all("path" in pins.get(p.text, {}) or is_local(p.name) for p in ref.parts)
-        (local if is_here else remote).append(ref)
-    return local, remote
+        is_local_model = all("path" in pins.get(p.text, {}) or is_local(p.name) for p in ref.parts)
+        (local_refs if is_local_model else remote_refs).append(ref)
+    return local_refs, remote_refs
 
 
 def _unreadable(ref: ModelRef, error: OSError) -> Problem:
@@ -213,13 +215,19 @@ def _named_in(recipe: Recipe, ref: ModelRef, problem: Problem) -> Problem:
 
     A problem of another model is returned unchanged.
     """
-    names = {ref.text, *(part.name for part in ref.parts), *(_folder(p) for p in ref.parts)}
+    model_names = {ref.text, *(part.name for part in ref.parts), *(_folder(p) for p in ref.parts)}
     name, _, revision = problem.where.partition("@")
-    if problem.where not in names and (name not in names or "/" in revision):
+    if problem.where not in model_names and (name not in model_names or "/" in revision):
         return problem
-    path = recipe.path_of(ref)
-    what = f"{problem.what}: {problem.where}"
-    return replace(problem, what=what, where=recipe.file, path=path, line=recipe.line(path))
+    recipe_path = recipe.path_of(ref)
+    located_what = f"{problem.what}: {problem.where}"
+    return replace(
+        problem,
+        what=located_what,
+        where=recipe.file,
+        path=recipe_path,
+        line=recipe.line(recipe_path),
+    )
 
 
 def _folder(part: ModelRef) -> str:

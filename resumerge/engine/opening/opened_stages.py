@@ -71,16 +71,18 @@ def open_stages(
     needed = stages_alone(recipe, {ref.parts[0].text for ref in stage_refs})
     options = context.options
     problems = check_recipe(needed)
-    opened = open_sources(
+    opened_sources = open_sources(
         needed, {}, problems, context.metadata, options.offline, context.reporter.note
     )
     for adapter in (
-        needed for ref in stage_refs for needed in ref.parts[1:] if needed not in opened
+        needed for ref in stage_refs for needed in ref.parts[1:] if needed not in opened_sources
     ):
-        opened[adapter] = open_source(
+        opened_sources[adapter] = open_source(
             adapter, offline=options.offline, metadata=context.metadata, contents=ADAPTER
         )
-    sources = numbered({ref: replace(source, streams=True) for ref, source in opened.items()})
+    sources = numbered(
+        {ref: replace(source, streams=True) for ref, source in opened_sources.items()}
+    )
     stages, plans = StageModels(context, sources), []
     unshared = unshared_of(vars(options)) or Unshared.REFUSED
     for document in needed.documents if not problems else ():
@@ -104,26 +106,28 @@ def _unknown(
     recipe: Recipe, references: Sequence[ModelRef], named: Sequence[ModelRef]
 ) -> Iterator[Problem]:
     """Yield a problem if a reference is probably a misspelt stage, or no reference is a stage."""
-    names = [stage.name for stage in recipe.stages]
+    stage_names = [stage.name for stage in recipe.stages]
     for ref in references:
         text = ref.parts[0].text
-        near = misspelled(text, names) if "/" not in text and ref not in named else None
-        if near is not None:
+        similar_name = (
+            misspelled(text, stage_names) if "/" not in text and ref not in named else None
+        )
+        if similar_name is not None:
             yield Problem(
                 f"No stage of the recipe has the name {text!r}",
                 where=recipe.file,
-                expected=f"the name of a stage ({', '.join(names)}), or a model",
+                expected=f"the name of a stage ({', '.join(stage_names)}), or a model",
                 found=text,
-                fix=f"write '{near}'; or './{text}' for a folder, and org/name for a model on the "
-                "Hub",
+                fix=f"write '{similar_name}'; or './{text}' for a folder, and org/name for a model "
+                "on the Hub",
             )
             return
     if not named:
         yield Problem(
             "No model is a stage of the recipe",
             where=recipe.file,
-            expected=f"a stage: {', '.join(names)}"
-            if names
+            expected=f"a stage: {', '.join(stage_names)}"
+            if stage_names
             else "a recipe of several documents, with names",
             found=", ".join(ref.text for ref in references),
             fix="name a stage, or leave the recipe out",
@@ -132,10 +136,10 @@ def _unknown(
 
 def _unused(stages: OpenedStages) -> Iterator[Problem]:
     """Yield a problem for each model with unused tensors for which a run would be refused."""
-    units = (unit.expression for plan in stages.plans for unit in plan.units)
-    computed = (tensor for model in stages.models.values() for tensor in model.tensors.values())
-    left_out = (tensor for plan in stages.plans for tensor in plan.left_out)
-    accounts = account(stages.sources, (*units, *computed), left_out)
+    written_tensors = (unit.expression for plan in stages.plans for unit in plan.units)
+    read_tensors = (tensor for model in stages.models.values() for tensor in model.tensors.values())
+    left_out_tensors = (tensor for plan in stages.plans for tensor in plan.left_out)
+    accounts = account(stages.sources, (*written_tensors, *read_tensors), left_out_tensors)
     yield from problems_of_accounts(accounts, strict=False)
 
 

@@ -52,8 +52,9 @@ def pinned_plan(
     The recipe is checked first, then the local models, then the remote models.
 
     Args:
-        context: the run's context.
-        recipe: the recipe.
+        context: its options take precedence over `created_with`; its reporter shows what is being
+            done.
+        recipe: the recipe as it was read, which is checked here.
         out: the run's output; None if the command names no output.
         pins: the `revision` or `path` of each model, by the text of its reference.
         created_with: the options that the run was created with.
@@ -84,19 +85,21 @@ def pinned_plan(
     except InputError as error:
         document_problems = (with_place(recipe, problem) for problem in error.problems)
         problems += [problem for problem in document_problems if problem not in problems]
-    keep = names_to_keep(recipe, planning_options.keep, every=options.intermediate_dir is not None)
+    stages_to_keep = names_to_keep(
+        recipe, planning_options.keep, every=options.intermediate_dir is not None
+    )
     if not problems:
         plan = plan_of_results(recipe, plans)
         problems += problems_of_equal_variants(plan)
-        problems += problems_of_kept(plan, keep, is_file=is_file)
+        problems += problems_of_kept(plan, stages_to_keep, is_file=is_file)
         problems += problems_of_streaming(plan) if options.stream else []
     if problems:
         raise in_order(problems)
-    plan = _with_accounts(with_kept(plan, keep), strict=bool(options.strict))
+    plan = _with_accounts(with_kept(plan, stages_to_keep), strict=bool(options.strict))
     plan = with_spilled(plan, planning_options.materialize)
-    estimated = estimate(plan, options.mirror, most_shards_here(context))
-    notes = tuple(notes_for_user(context, plan, estimated, out))
-    return replace(plan, notes=notes, shard_size=_shard_size(plan)), estimated
+    plan_estimate = estimate(plan, options.mirror, most_shards_here(context))
+    notes = tuple(notes_for_user(context, plan, plan_estimate, out))
+    return replace(plan, notes=notes, shard_size=_shard_size(plan)), plan_estimate
 
 
 def _open(
@@ -202,6 +205,6 @@ def _with_accounts(plan: Plan, *, strict: bool) -> Plan:
     )
     accounts = account(plan.sources, (unit.expression for unit in plan.units), left_out)
     problems = problems_of_accounts(accounts, strict=strict)
-    if placed := [with_place(plan.recipe, problem) for problem in problems]:
-        raise in_order(placed)
+    if placed_problems := [with_place(plan.recipe, problem) for problem in problems]:
+        raise in_order(placed_problems)
     return replace(plan, accounts=accounts)

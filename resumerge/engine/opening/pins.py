@@ -17,12 +17,12 @@ def pins_of(ledger: Ledger, *, reopen_local: bool) -> dict[str, dict[str, Any]]:
     """Return the pins of a run's sources, by the text of their references.
 
     Args:
-        ledger: the run's ledger.
+        ledger: the ledger of the run, with the rows of its sources.
         reopen_local: whether local models have no pin, so that they are opened at the recipe's
             paths.
     """
-    sources = ledger.sources()
-    return {row["model"]: _pin(row, reopen_local=reopen_local) for row in sources}
+    source_rows = ledger.sources()
+    return {row["model"]: _pin(row, reopen_local=reopen_local) for row in source_rows}
 
 
 def ranks_of(ledger: Ledger, recipe: Recipe) -> dict[str, int]:

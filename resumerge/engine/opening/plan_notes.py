@@ -18,9 +18,9 @@ def notes_for_user(
     """Yield the notes on a plan, for the user.
 
     Args:
-        context: the run's context.
-        plan: the plan.
-        estimated: the plan's estimate.
+        context: its options decide which of the notes apply.
+        plan: the whole plan, with its stages, before its `notes` are replaced by these.
+        estimated: the estimate of `plan`, with the bytes to stream.
         out: the run's output; None if the command names no output.
     """
     options = context.options
@@ -55,20 +55,20 @@ def _notes_on_shard_size(plan: Plan, *, is_gguf: bool) -> Iterator[str]:
 
 
 def _notes_on_hard_links(context: RunContext, plan: Plan, out: OutputPath | None) -> Iterator[str]:
-    copied = [shard for shard in plan.shards if shard.copied is not None]
+    copied_shards = [shard for shard in plan.shards if shard.copied is not None]
     files = context.shard_files(plan, Path.cwd() if out is None else out.folder)
-    if not copied:
+    if not copied_shards:
         yield "--link has no effect: no file of the output is a copy of a model's file"
-    elif not any(map(files.will_link, copied)):
+    elif not any(map(files.will_link, copied_shards)):
         yield "--link has no effect: the output is not on the disk of the model, or it is streamed"
 
 
 def _notes_on_links(plan: Plan) -> Iterator[str]:
     for part in plan.reference_model.parts.values():
         is_folder = part.kind == "local" and not part.single
-        names = outward_links(part.folder, part.components) if is_folder else []
-        if names:
+        link_names = outward_links(part.folder, part.components) if is_folder else []
+        if link_names:
             yield (
-                f"not copied: {', '.join(names)}, which are links to files outside of "
+                f"not copied: {', '.join(link_names)}, which are links to files outside of "
                 f"{part.folder}; to have them in the output, replace the links with the files"
             )

@@ -69,23 +69,23 @@ def account_rows(accounts: Accounts) -> Iterator[Row]:
 
 
 def _rows_of(model: ModelAccount) -> Iterator[Row]:
-    row = dict.fromkeys(("use", "reason", "folded", "names")) | {"model": model.model}
+    empty_row = dict.fromkeys(("use", "reason", "folded", "names")) | {"model": model.model}
     for use, tensors in model.used.items():
-        yield {**row, "use": use.slug, "tensors": tensors}
+        yield {**empty_row, "use": use.slug, "tensors": tensors}
     for reason, names in model.unused.items():
         assert reason is not None, "refused before anything is written"
-        listed = {"folded": json.dumps(collapse(names)), "names": json.dumps(names)}
-        yield {**row, "reason": reason.value, "tensors": len(names), **listed}
+        listed_names = {"folded": json.dumps(collapse(names)), "names": json.dumps(names)}
+        yield {**empty_row, "reason": reason.value, "tensors": len(names), **listed_names}
 
 
 def _with_parts(sources: Iterable[Source]) -> list[Source]:
     """Return the sources, then the base and adapter of adapted models, which are pinned too."""
     models = list(sources)
-    references = {source.ref.text for source in models}
-    parts = {
+    model_texts = {source.ref.text for source in models}
+    unnamed_parts = {
         part.ref.text: part
         for source in models
         for part in source.parts.values()
-        if part.ref.text not in references
+        if part.ref.text not in model_texts
     }
-    return [*models, *parts.values()]
+    return [*models, *unnamed_parts.values()]

@@ -37,7 +37,7 @@ class PlanningOptions:
         """Return the options of the plan.
 
         Args:
-            options: the command's options.
+            options: the options of the command, which take precedence.
             created_with: the options that the run was created with; empty for a new run.
         """
         materialize = options.materialize or created_with.get("materialize") or Materialize.AUTO

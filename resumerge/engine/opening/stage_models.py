@@ -36,7 +36,7 @@ class StageModels:
     they can be read like the files of any model.
 
     Args:
-        context: the command's context.
+        context: the command's context, which deletes the temporary folders when it ends.
         sources: the opened and numbered sources, by reference.
     """
 
@@ -58,8 +58,8 @@ class StageModels:
         if not adapters:
             return replace(self._results[base.text], ref=ref)
         if ref.text not in self._adapted:
-            adapted = with_adapter(ref, self._results[base.text], self._sources[adapters[0]])
-            self._adapted[ref.text] = replace(adapted, number=self.count)
+            adapted_model = with_adapter(ref, self._results[base.text], self._sources[adapters[0]])
+            self._adapted[ref.text] = replace(adapted_model, number=self.count)
         return self._adapted[ref.text]
 
     def plan(
@@ -103,15 +103,15 @@ class StageModels:
         Yields:
             a function that accepts tensors, and returns the evaluation to read them with.
         """
-        names = {source.ref.parts[0].text for source in models.values()}
-        stages = [plan for plan in self._plans if plan.recipe.name in names]
-        if not stages:
+        model_names = {source.ref.parts[0].text for source in models.values()}
+        stage_plans = [plan for plan in self._plans if plan.recipe.name in model_names]
+        if not stage_plans:
             with open_tensors(models) as evaluation_of_stored:
                 yield evaluation_of_stored
             return
         sources = {s.number: replace(s, streams=True) for s in self._sources.values()}
         with closing(SourceReader(sources)) as reader:
-            plan = self._with_all_models(stages[0])
+            plan = self._with_all_models(stage_plans[0])
             evaluator = Evaluator(plan, estimate(plan), reader, hashes=False)
             evaluator.start_thread()
 
@@ -136,7 +136,8 @@ class StageModels:
         """Add the result of a stage as a model that later documents can name.
 
         Args:
-            plan: the plan of the stage.
+            plan: the plan of the stage as `plan` returned it; its recipe's name becomes the model's
+                name.
 
         Raises:
             InputError: stages are nested too deeply: a tensor has more than `LARGEST_TREE` nodes.
@@ -145,15 +146,15 @@ class StageModels:
         if any(unit.expression.tree_size > LARGEST_TREE for unit in plan.units):
             raise InputError([_too_often(plan.recipe)])
         folder = self._context.temporary_folder()
-        for file, content in companions(
+        for file_name, content in companions(
             plan, name, self._context.metadata, {}, offline=self._context.options.offline
         ):
-            path = folder / file
-            path.parent.mkdir(parents=True, exist_ok=True)
+            companion_path = folder / file_name
+            companion_path.parent.mkdir(parents=True, exist_ok=True)
             if isinstance(content, Path):
-                shutil.copyfile(content, path)
+                shutil.copyfile(content, companion_path)
             else:
-                path.write_bytes(content)
+                companion_path.write_bytes(content)
         self._results[name] = Source(
             ref=ModelRef(name, name),
             kind="stage",
@@ -176,8 +177,8 @@ class StageModels:
 
 def unshared_of(options: Mapping[str, Any]) -> Unshared | None:
     """Return the mode for unshared tensors that these options choose, or None."""
-    chosen = (mode for mode in Unshared if mode.value and options.get(f"tensor_{mode.value}"))
-    return next(chosen, None)
+    chosen_modes = (mode for mode in Unshared if mode.value and options.get(f"tensor_{mode.value}"))
+    return next(chosen_modes, None)
 
 
 def _too_often(stage: Recipe) -> Problem:

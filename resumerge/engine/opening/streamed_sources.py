@@ -24,8 +24,8 @@ _WITHOUT_STREAM = (
 
 def problems_of_streaming(plan: Plan) -> list[Problem]:
     """Return a problem for each streamed file that cannot be read by ranges."""
-    stored = (node for node in plan.nodes() if isinstance(node, Stored))
-    reasons = whole_files(stored, plan.sources)
+    stored_tensors = (node for node in plan.nodes() if isinstance(node, Stored))
+    reasons = whole_files(stored_tensors, plan.sources)
     return [
         Problem(
             "A file cannot be read by ranges",
@@ -52,32 +52,34 @@ def whole_files(
     """
     reasons: dict[SourceFileKey, str] = {}
     for tensor in dict.fromkeys(stored):
-        source, key = sources[tensor.source], (tensor.source, tensor.file)
+        source, file_key = sources[tensor.source], (tensor.source, tensor.file)
         if not source.is_streamed(tensor.file):
             continue
         if tensor.strides is not None:
-            reasons.setdefault(key, f"the elements of {tensor.name} do not follow each other")
+            reasons.setdefault(file_key, f"the elements of {tensor.name} do not follow each other")
         elif source.part_of(tensor.file)[0].kind == "hub" and (
             source.files[tensor.file].size > XET_ONLY
         ):
-            reasons.setdefault(key, f"the Hub sends files above {show_size(XET_ONLY)} as a whole")
+            reasons.setdefault(
+                file_key, f"the Hub sends files above {show_size(XET_ONLY)} as a whole"
+            )
     return reasons
 
 
 def notes_on_streaming(plan: Plan, estimate: Estimate) -> Iterator[str]:
     """Yield a note if no file is streamed, or if streaming fetches more bytes than downloading."""
-    streamed = estimate.streamed
-    if not streamed:
+    streamed_bytes = estimate.streamed
+    if not streamed_bytes:
         yield "--stream has no effect: every model is on this disk already"
         return
-    file_bytes = sum(plan.sources[number].files[name].size for number, name in streamed)
-    if sum(streamed.values()) < NOTABLE_SHARE * file_bytes:
+    file_bytes = sum(plan.sources[number].files[name].size for number, name in streamed_bytes)
+    if sum(streamed_bytes.values()) < NOTABLE_SHARE * file_bytes:
         return
-    number, name = next(iter(streamed))
-    free = free_bytes(remote_file(plan.sources[number], name).cache.absolute())
-    fits = free >= file_bytes + estimate.disk
+    number, name = next(iter(streamed_bytes))
+    available_bytes = free_bytes(remote_file(plan.sources[number], name).cache.absolute())
+    has_space = available_bytes >= file_bytes + estimate.disk
     yield (
-        f"--stream fetches {show_size(sum(streamed.values()))}, because something is read several "
-        f"times; downloads would be {show_size(file_bytes)}"
-        + (", for which there is space on the disk: without --stream less is fetched" * fits)
+        f"--stream fetches {show_size(sum(streamed_bytes.values()))}, because something is read "
+        f"several times; downloads would be {show_size(file_bytes)}"
+        + (", for which there is space on the disk: without --stream less is fetched" * has_space)
     )
