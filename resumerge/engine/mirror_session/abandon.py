@@ -49,8 +49,8 @@ def mirrored_files(ledger: Ledger) -> dict[str, tuple[int, str]]:
     All shards are included, because a process may have died between the upload of a shard and its
     record in the ledger. The SHA-256 of such a shard is empty.
     """
-    shards = {shard["name"]: (shard["nbytes"], "") for shard in ledger.shards.all()}
-    return {**shards, **ledger.mirrored.files()}
+    shard_files = {shard["name"]: (shard["nbytes"], "") for shard in ledger.shards.all()}
+    return {**shard_files, **ledger.mirrored.files()}
 
 
 def find_written(
@@ -59,8 +59,8 @@ def find_written(
     """Find the files that a run wrote to its mirror. The mirror is not changed, except its lease.
 
     Args:
-        mirror: the mirror session.
-        run: the run's id.
+        mirror: the session with the run's mirror; it acquires the lease if it does not hold it.
+        run: the id of the run whose files are found, which the lease names.
         files: (size in bytes, SHA-256) of each file, by name. A shard of this size counts as the
             run's file even if it is damaged. Any other file that differs counts as edited.
 
@@ -80,27 +80,31 @@ def find_written(
             or retry_store(store, lambda: store.sha256(name, mirror.moved)) == sha256
         )
 
-    written = {name for name, file in files.items() if is_unedited(name, *file)}
-    edited = sorted((files.keys() & listed.keys()) - written)
-    written |= {name + PART for name in files} & listed.keys()
-    leases = {lease_name(token) for token in fencing_tokens(listed)}
-    metadata = {name for name in listed if name.startswith(f"{METADATA}/")} - leases
-    expected = written | metadata | leases | store.own_files | set(edited)
-    if others := sorted(n for n in listed if n not in expected and not is_backup(n)):
+    written_names = {name for name, file in files.items() if is_unedited(name, *file)}
+    edited_names = sorted((files.keys() & listed.keys()) - written_names)
+    written_names |= {name + PART for name in files} & listed.keys()
+    lease_names = {lease_name(token) for token in fencing_tokens(listed)}
+    metadata_names = {name for name in listed if name.startswith(f"{METADATA}/")} - lease_names
+    expected_names = (
+        written_names | metadata_names | lease_names | store.own_files | set(edited_names)
+    )
+    if foreign_names := sorted(n for n in listed if n not in expected_names and not is_backup(n)):
         raise refuse(
             f"The {store.noun} holds files that the run did not write",
             where=mirror.url,
             expected="only files that the run wrote",
-            found=", ".join(others[:SHOWN]),
+            found=", ".join(foreign_names[:SHOWN]),
             fix="move the files that you need to another place, and delete the rest",
         )
     # Remove config.json first: without it, no program loads the model. Keep the leases, because
     # this process holds one.
-    config = [name for name in ("config.json",) if name in written]
-    removed_last = sorted(metadata_in(metadata), key=lambda name: (name != MANIFEST_FILE, name))
+    config_names = [name for name in ("config.json",) if name in written_names]
+    removed_last = sorted(
+        metadata_in(metadata_names), key=lambda name: (name != MANIFEST_FILE, name)
+    )
     lease.check()
-    remove = [*config, *sorted(written - set(config)), *removed_last]
-    return WrittenFiles(remove, backup_names(edited, listed), frozenset(files))
+    names_to_remove = [*config_names, *sorted(written_names - set(config_names)), *removed_last]
+    return WrittenFiles(names_to_remove, backup_names(edited_names, listed), frozenset(files))
 
 
 def abandon_mirror(mirror: MirrorSession, written: WrittenFiles) -> None:
@@ -123,7 +127,7 @@ def back_up(mirror: MirrorSession, names: Mapping[str, str]) -> None:
     """Rename files of a mirror to backup names. A file has at least one of both names throughout.
 
     Args:
-        mirror: the mirror session.
+        mirror: the session with the mirror; the caller holds its lease.
         names: the backup names, by present name.
 
     Raises:
@@ -135,9 +139,9 @@ def back_up(mirror: MirrorSession, names: Mapping[str, str]) -> None:
         if retry_store(store, lambda: _rename(store, name, backup)):  # noqa: B023
             continue
         with TemporaryFolder() as folder:
-            copy = folder / "copy"
-            retry_store(store, lambda: store.download(name, copy, mirror.moved))  # noqa: B023
-            retry_store(store, lambda: store.upload(backup, copy, mirror.moved))  # noqa: B023
+            local_copy = folder / "copy"
+            retry_store(store, lambda: store.download(name, local_copy, mirror.moved))  # noqa: B023
+            retry_store(store, lambda: store.upload(backup, local_copy, mirror.moved))  # noqa: B023
             retry_store(store, lambda: store.put({}, [name]))  # noqa: B023
 
 
@@ -155,7 +159,7 @@ def backup_names(names: Iterable[str], listed: Mapping[str, int]) -> dict[str, s
     """Choose a free backup name for each file of a mirror that has to be renamed.
 
     Args:
-        names: the files' names.
+        names: the present names of the files to rename.
         listed: the size in bytes of every file in the mirror, by name.
 
     Returns:

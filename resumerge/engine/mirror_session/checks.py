@@ -40,7 +40,7 @@ def check_has_mirror(options: Options, url: str | None) -> list[Problem]:
     """Return a problem if options need a mirror, and neither the command nor the run names one.
 
     Args:
-        options: the command's options.
+        options: the options that the command names; those that need a mirror are checked.
         url: the mirror's address, or None.
     """
     names = options.needing_mirror()
@@ -105,10 +105,10 @@ def refuse_mirror(mirror: MirrorSession, state: MirrorState) -> InputError:
             found="no files of a run",
             fix="check the name; if it is on a drive, mount the drive",
         )
-    run = state.manifest.run if state.kind == FINISHED and state.manifest else "another"
+    holding_run = state.manifest.run if state.kind == FINISHED and state.manifest else "another"
     return refuse(
         f"The {noun} holds another run",
         where=mirror.url,
-        found=f"{state.kind}: {run}",
+        found=f"{state.kind}: {holding_run}",
         fix=f"name another {noun}, or add --restart to delete what that run wrote there",
     )

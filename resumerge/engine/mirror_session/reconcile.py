@@ -65,20 +65,20 @@ class Reconciler:
             # A finished mirror is reported without the lease: this machine writes nothing there.
             state = self._mirror.read_state(folder / "before-the-lease.db")
             self._check_not_emptied(state, may_be_empty=may_be_empty)
-            incomplete = None
+            incomplete_manifest = None
             if state.kind == FINISHED:
                 manifest = self._manifest(state)
                 open_shards = self._ledger.shards.open()
                 if not self._is_complete(manifest, state.files, open_shards):
-                    incomplete = manifest
+                    incomplete_manifest = manifest
                 elif open_shards:
                     return manifest
             lease = self._mirror.acquire_lease(self._run["id"])
-            if incomplete is not None:
+            if incomplete_manifest is not None:
                 lease.check()
                 if self._is_new_mirror:
                     self._change_mirror(state)
-                self._reopen(incomplete, state.files, lease.token)
+                self._reopen(incomplete_manifest, state.files, lease.token)
                 may_be_empty = True  # the manifest is removed, and shards may be missing
             # Before it gave up the lease, another machine may have written since the first reading.
             state = self._mirror.read_state(folder / LEDGER_FILE)
@@ -97,11 +97,11 @@ class Reconciler:
         if state.kind == NOTHING and self._mirrored and not may_be_empty:
             store = self._mirror.store
             is_folder = store.local_folder is not None
-            drive = "If it is a drive, mount it, then resume. " if is_folder else ""
+            drive_hint = "If it is a drive, mount it, then resume. " if is_folder else ""
             raise Resumable(
                 Reason.MIRROR,
-                f"The {store.place} no longer has any file of this run. {drive}To start with an "
-                f"empty {store.noun}, name it again: --mirror {store.url}",
+                f"The {store.place} no longer has any file of this run. {drive_hint}To start with "
+                f"an empty {store.noun}, name it again: --mirror {store.url}",
             )
 
     def _manifest(self, state: MirrorState) -> Manifest:
@@ -121,10 +121,10 @@ class Reconciler:
         """
         if missing_files(manifest, files):
             return False
-        shards = {name for name in manifest.files if is_weights(name)}
+        shard_names = {name for name in manifest.files if is_weights(name)}
         return all(
             name in manifest.files and self._sha256(name) == manifest.files[name][1]
-            for name in sorted((shards - self._mirrored) | set(open_shards))
+            for name in sorted((shard_names - self._mirrored) | set(open_shards))
         )
 
     def _reopen(self, manifest: Manifest, files: Mapping[str, int], token: int) -> None:
@@ -135,12 +135,13 @@ class Reconciler:
         again, and files that the user edited get backup names.
 
         Args:
-            manifest: the mirror's manifest.
+            manifest: the manifest that is removed; its files are those that the mirror should
+                contain.
             files: the size in bytes of every file in the mirror, by name.
             token: the fencing token of the lease.
         """
         store = self._mirror.store
-        edited = [
+        edited_names = [
             name
             for name, (_, sha256) in manifest.files.items()
             if name in files and not is_weights(name) and self._sha256(name) != sha256
@@ -152,12 +153,12 @@ class Reconciler:
                     EventKind.MIRROR_LOST_FILE, mirror=self._mirror.url, name=name
                 )
         self._ledger.set_state("interrupted")
-        older = snapshot_names(files)
-        retry_store(store, lambda: write_snapshot(store, self._ledger, token, older))
+        older_snapshots = snapshot_names(files)
+        retry_store(store, lambda: write_snapshot(store, self._ledger, token, older_snapshots))
         retry_store(store, lambda: store.put({}, [MANIFEST_FILE]))
-        names = backup_names(edited, files)
-        back_up(self._mirror, names)
-        for name, new_name in names.items():
+        new_names = backup_names(edited_names, files)
+        back_up(self._mirror, new_names)
+        for name, new_name in new_names.items():
             self._ledger.events.add(
                 EventKind.FILE_SET_ASIDE, name=name, now=new_name, mirror=self._mirror.url
             )
@@ -167,7 +168,7 @@ class Reconciler:
         """Adopt the progress in the mirror's snapshot, or refuse the mirror.
 
         Args:
-            state: the state of the mirror.
+            state: the state of the mirror, read under the lease.
             path: the path of the ledger that was read from the snapshot.
             may_be_empty: whether to accept a mirror without files of the run.
         """
@@ -190,8 +191,10 @@ class Reconciler:
         is older. A shard with another header is not adopted but computed again: it is an adapter
         whose ranks the other machine has already chosen, and this machine has not.
         """
-        forgotten = self._ledger.shards.reset_shards()
-        mirrored = {n: f for n, f in snapshot.mirrored.files().items() if n not in forgotten}
+        forgotten_names = self._ledger.shards.reset_shards()
+        intact_files = {
+            n: f for n, f in snapshot.mirrored.files().items() if n not in forgotten_names
+        }
         header_checksums = {
             shard["name"]: shard["header_checksum"] for shard in snapshot.shards.all()
         }
@@ -200,21 +203,25 @@ class Reconciler:
             for shard in self._ledger.shards.all()
             if header_checksums.get(shard["name"]) == shard["header_checksum"]
         }
-        adopted = {}
+        adopted_rows = {}
         for name in snapshot.shards.sealed():
-            if name in mirrored and name in same_shards and same_shards[name]["state"] != "sealed":
+            if (
+                name in intact_files
+                and name in same_shards
+                and same_shards[name]["state"] != "sealed"
+            ):
                 number = same_shards[name]["number"]
-                adopted[number] = snapshot.units.all(number)
+                adopted_rows[number] = snapshot.units.all(number)
                 self._storage.remove(self._out / (name + PARTIAL))
         self._ledger.shards.adopt_mirrored(
-            adopted, {n: f for n, f in mirrored.items() if n in same_shards}
+            adopted_rows, {n: f for n, f in intact_files.items() if n in same_shards}
         )
 
     def _wrote_all_of(self, state: MirrorState) -> bool:
         """Return whether this run wrote all files of a mirror without a usable snapshot."""
-        names = self._mirrored | set(self._ledger.written_names())
-        written = names | {name + PART for name in names} | {CARD}
-        return bool(self._mirrored) and set(state.others) <= written
+        own_names = self._mirrored | set(self._ledger.written_names())
+        possible_names = own_names | {name + PART for name in own_names} | {CARD}
+        return bool(self._mirrored) and set(state.others) <= possible_names
 
     def _change_mirror(self, state: MirrorState) -> None:
         """Record the session's mirror as the mirror of the run.
@@ -222,20 +229,20 @@ class Reconciler:
         Raises:
             InputError: shards are only in the run's previous mirror.
         """
-        missing = [
+        missing_names = [
             name for name in self._ledger.mirrored.checksums() if not (self._out / name).is_file()
         ]
-        if self._run["mirror"] and missing and state.kind != UNFINISHED:
+        if self._run["mirror"] and missing_names and state.kind != UNFINISHED:
             raise refuse(
                 "Some shards are only in the current mirror of the run",
                 where=self._run["mirror"],
-                found=f"{counted(len(missing), 'shard')}, for example {missing[0]}",
+                found=f"{counted(len(missing_names), 'shard')}, for example {missing_names[0]}",
                 fix=f"copy them here first: `resumerge resume {self._run['id']} --bring-back`",
             )
         # A mirror with a snapshot of this run is the previous mirror under another address.
-        mirrored = self._ledger.mirrored.files() if state.kind == UNFINISHED else {}
+        files_in_mirror = self._ledger.mirrored.files() if state.kind == UNFINISHED else {}
         self._ledger.set_mirror(self._mirror.url)
-        for name, (nbytes, sha256) in mirrored.items():
+        for name, (nbytes, sha256) in files_in_mirror.items():
             if state.files.get(name) == nbytes:
                 self._ledger.mirrored.record(name, nbytes, sha256)
 
@@ -251,21 +258,21 @@ class Reconciler:
             InputError: the mirror cannot be used.
             Resumable: the mirror cannot be read now.
         """
-        intact = []
+        intact_names = []
         for name, sha256 in self._ledger.mirrored.checksums().items():
             if (self._out / name).is_file():
                 continue
-            present = self._sha256(name)
-            if present == sha256:
-                intact.append(name)
+            present_sha256 = self._sha256(name)
+            if present_sha256 == sha256:
+                intact_names.append(name)
             else:
-                damage = "missing" if present is None else "different content"
+                damage = "missing" if present_sha256 is None else "different content"
                 url = self._mirror.url
                 self._ledger.events.add(
                     EventKind.MIRROR_DAMAGED, name=name, found=damage, mirror=url
                 )
                 self._ledger.mirrored.forget(name)
-        return intact
+        return intact_names
 
     def bring_back(self, names: list[str]) -> None:
         """Copy shards that are only in the mirror to this machine.
@@ -274,9 +281,9 @@ class Reconciler:
             InputError: the mirror cannot be used.
             Resumable: the shards cannot be read now.
         """
-        mirrored = self._ledger.mirrored.checksums()
+        sha256_by_name = self._ledger.mirrored.checksums()
         for name in names:
-            fetch_from_mirror(self._mirror, name, mirrored[name], self._out, self._storage)
+            fetch_from_mirror(self._mirror, name, sha256_by_name[name], self._out, self._storage)
             self._ledger.events.add(EventKind.BROUGHT_BACK, name=name, mirror=self._mirror.url)
 
     def _sha256(self, name: str) -> str | None:
@@ -290,7 +297,7 @@ def fetch_from_mirror(
     """Copy a file of the model to this machine, and verify the copy.
 
     Args:
-        mirror: the mirror session.
+        mirror: the session with the mirror to copy from; its lease is not needed.
         name: the file's name in the mirror.
         sha256: the SHA-256 in hex digits; None to accept any content.
         out: the folder to write to.
@@ -299,34 +306,37 @@ def fetch_from_mirror(
     Raises:
         Resumable: the file is missing or damaged in the mirror, or this machine's disk is full.
     """
-    final = out / name
-    incoming = final.with_name(final.name + PARTIAL)
-    storage.make_folder(final.parent)
-    storage.remove(incoming)
+    final_path = out / name
+    incoming_path = final_path.with_name(final_path.name + PARTIAL)
+    storage.make_folder(final_path.parent)
+    storage.remove(incoming_path)
 
     def download() -> None:
         try:
-            mirror.store.download(name, incoming, mirror.moved)
+            mirror.store.download(name, incoming_path, mirror.moved)
         except OSError as error:
-            if not is_full(error) and error.filename not in (str(incoming), str(incoming) + PART):
+            if not is_full(error) and error.filename not in (
+                str(incoming_path),
+                str(incoming_path) + PART,
+            ):
                 raise
             for suffix in ("", PART):  # makes space on the disk
-                storage.remove(incoming.with_name(incoming.name + suffix))
+                storage.remove(incoming_path.with_name(incoming_path.name + suffix))
             raise as_resumable(error) from error
 
     try:
         retry_store(mirror.store, download)
     except FileNotFoundError:
-        received = None
+        received_sha256 = None
     else:
-        received = sha256_of(incoming, lambda: mirror.moved(0))
-    if received is None or (sha256 is not None and received != sha256):
-        storage.remove(incoming)
-        state = "missing" if received is None else "damaged"
+        received_sha256 = sha256_of(incoming_path, lambda: mirror.moved(0))
+    if received_sha256 is None or (sha256 is not None and received_sha256 != sha256):
+        storage.remove(incoming_path)
+        state = "missing" if received_sha256 is None else "damaged"
         raise Resumable(
             Reason.MIRROR,
             f"{name} is {state} in the {mirror.store.place}. To compute and upload it again, "
             "resume without --bring-back",
         )
-    storage.sync_file(incoming)
-    storage.rename(incoming, final)
+    storage.sync_file(incoming_path)
+    storage.rename(incoming_path, final_path)

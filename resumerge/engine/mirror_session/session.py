@@ -32,7 +32,7 @@ class MirrorSession:
 
         Args:
             url: the mirror's address, as the user or the ledger names it.
-            options: the options of the command.
+            options: the options of the command: `offline`, `mirror_wait` and `take_over` are used.
             reporter: receives notes and heartbeats.
             stop: the request to stop that signals set.
 
@@ -115,7 +115,7 @@ class MirrorSession:
         """Return the replicator of a run for one attempt, with the mirror's lease.
 
         Args:
-            ledger: the run's ledger.
+            ledger: the ledger of the run, which records each file that the mirror has.
             out: the folder of the run's shards.
             options: the run's options, which include those that the command inherits.
             storage: the operations on files.
@@ -126,11 +126,11 @@ class MirrorSession:
         """
         self.set_noun_for(out)
         lease, reporter = self.acquire_lease(ledger.run()["id"]), self._reporter
-        wait = options.mirror_wait
+        wait_seconds = options.mirror_wait
         replication = ReplicationOptions(
             then_delete=bool(options.mirror_then_delete),
             rate=options.mirror_rate,
-            stall_seconds=MIRROR_WAIT if wait is None else wait,
+            stall_seconds=MIRROR_WAIT if wait_seconds is None else wait_seconds,
         )
         return Replicator(
             self.store, lease, ledger, out, replication, storage, reporter.note, reporter.waiting
