@@ -39,7 +39,7 @@ def first_mismatch(fd: int, unit: Unit, hashes: bytes) -> int | None:
     """
     for index in range(len(hashes) // HASH_BYTES):
         offset, nbytes = unit.block_span(index)
-        expected = hashes[index * HASH_BYTES : (index + 1) * HASH_BYTES]
-        if hash_block(os.pread(fd, nbytes, offset)) != expected:
+        expected_hash = hashes[index * HASH_BYTES : (index + 1) * HASH_BYTES]
+        if hash_block(os.pread(fd, nbytes, offset)) != expected_hash:
             return index
     return None

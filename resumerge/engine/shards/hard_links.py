@@ -26,18 +26,18 @@ class HardLinks:
         """Create a hard link to a weight file on this machine; return whether that succeeded.
 
         Args:
-            source: the model.
+            source: the model that the weight file belongs to.
             file: the weight file's name in the model.
             path: the path of the link; an existing file is replaced.
         """
-        target = source.path(file)
+        weight_file = source.path(file)
         if not source.part_of(file)[0].is_remote:
-            return self._storage.hard_link(target, path)
+            return self._storage.hard_link(weight_file, path)
         etag = remote_file(source, file).etag
-        verdict = self._metadata.verdict(target, etag)
-        is_linked = self._storage.hard_link(target, path)
+        verdict = self._metadata.verdict(weight_file, etag)
+        is_linked = self._storage.hard_link(weight_file, path)
         if is_linked and verdict:
-            self._metadata.record_verdict(target, etag, verdict)
+            self._metadata.record_verdict(weight_file, etag, verdict)
         return is_linked
 
     def doubt(self, source: Source, file: str) -> None:

@@ -24,8 +24,8 @@ def record_sealed(
     """Record in the ledger that a shard is sealed, and take a snapshot of the ledger.
 
     Args:
-        shard: the shard.
-        ledger: the run's ledger.
+        shard: the shard; its file has the final name already, here or in the mirror.
+        ledger: the ledger of the run; a snapshot is taken beside it.
         storage: writes the snapshot.
         mirrored: the bytes and SHA-256 of a shard that is only in the mirror; None for a shard on
             this machine.

@@ -29,8 +29,8 @@ class ShardFiles:
     """The files of a plan's shards in the output folder.
 
     Args:
-        plan: the plan.
-        folder: the output folder.
+        plan: the plan with the shards, and with the weight files that some of them are copies of.
+        folder: the output folder, which may not exist yet.
         storage: the operations on files.
         sparse: whether disk space is allocated as shards are written, not when they are created
             (see `starts_sparse`).
@@ -84,18 +84,22 @@ class ShardFiles:
         self._storage.make_folder(path.parent)
         if self._link_if_possible(shard):
             return
-        sparse = self._sparse or self.will_share(shard)
-        self._storage.create(path, shard.nbytes, shard.header, sparse=sparse)
+        is_sparse = self._sparse or self.will_share(shard)
+        self._storage.create(path, shard.nbytes, shard.header, sparse=is_sparse)
 
     def unallocated(self, shard: Shard) -> int:
         """Return the bytes of disk space that a shard does not have yet."""
-        path = next((p for p in (self.final(shard), self.partial(shard)) if p.exists()), None)
-        if path is None:
+        existing_path = next(
+            (p for p in (self.final(shard), self.partial(shard)) if p.exists()), None
+        )
+        if existing_path is None:
             return 0 if self.will_share(shard) else shard.nbytes
         # On a disk, a file gets all of its space when it is created. It may still use fewer blocks,
         # because the filesystem may compress it.
-        allocated = path.stat().st_blocks * 512 if is_in_memory(self.folder) else shard.nbytes
-        return max(0, shard.nbytes - allocated)
+        allocated_bytes = (
+            existing_path.stat().st_blocks * 512 if is_in_memory(self.folder) else shard.nbytes
+        )
+        return max(0, shard.nbytes - allocated_bytes)
 
     def remove(self, shard: Shard) -> None:
         """Delete the partial file if it exists."""
@@ -134,16 +138,16 @@ class ShardFiles:
         """
         if self.will_link(shard):
             return True
-        source = self._copied_file(shard)
-        if source is None:
+        weight_file = self._copied_file(shard)
+        if weight_file is None:
             return False
         try:
-            disk = source.stat().st_dev
+            device = weight_file.stat().st_dev
         except OSError:
             return False  # the weight file is not downloaded yet
-        if disk not in self._clones:
-            self._clones[disk] = self._can_clone(source)
-        return self._clones[disk]
+        if device not in self._clones:
+            self._clones[device] = self._can_clone(weight_file)
+        return self._clones[device]
 
     def will_link(self, shard: Shard) -> bool:
         """Return whether a shard will be linked to a weight file, which must be on the same disk.
@@ -151,12 +155,12 @@ class ShardFiles:
         The weight file may be downloaded later. If the system refuses the link, the shard is
         copied.
         """
-        source = self._copied_file(shard)
-        if self._links is None or source is None:
+        weight_file = self._copied_file(shard)
+        if self._links is None or weight_file is None:
             return False
-        places = [existing_folder(path.absolute()) for path in (self.folder, source.resolve())]
-        disks = [place.stat().st_dev for place in places if place is not None]
-        return len(disks) == 2 and disks[0] == disks[1]
+        places = [existing_folder(path.absolute()) for path in (self.folder, weight_file.resolve())]
+        devices = [place.stat().st_dev for place in places if place is not None]
+        return len(devices) == 2 and devices[0] == devices[1]
 
     def damaged_source(self, shard: Shard, path: Path) -> Path | None:
         """Return the local weight file to which a shard's damaged file is a hard link.
@@ -166,29 +170,29 @@ class ShardFiles:
         is damaged.
 
         Args:
-            shard: the shard.
+            shard: a shard whose file was found damaged.
             path: the shard's partial or sealed file.
         """
-        target = self._copied_file(shard)
-        if target is None or shard.copied is None or not _is_same(target, path):
+        weight_file = self._copied_file(shard)
+        if weight_file is None or shard.copied is None or not _is_same(weight_file, path):
             return None
         source, file = self._plan.sources[shard.copied[0]], shard.copied[1]
         if self._links is None or not source.part_of(file)[0].is_remote:
-            return target
+            return weight_file
         self._links.doubt(source, file)
         return None
 
     def _link_if_possible(self, shard: Shard) -> bool:
         """Make the partial file a link to its weight file if possible; return whether it is now."""
-        source, path = self._copied_file(shard), self.partial(shard)
-        if source is None or not source.exists():
+        weight_file, partial_path = self._copied_file(shard), self.partial(shard)
+        if weight_file is None or not weight_file.exists():
             return False
-        if _is_same(source, path):
+        if _is_same(weight_file, partial_path):
             return True
         if not self.will_link(shard):
             return False
         assert self._links is not None and shard.copied is not None
-        if self._links.make(self._plan.sources[shard.copied[0]], shard.copied[1], path):
+        if self._links.make(self._plan.sources[shard.copied[0]], shard.copied[1], partial_path):
             self._close(shard.number)
             return True
         self.unlinked.add(shard.name)
@@ -232,16 +236,18 @@ class ShardFiles:
             return self._shared[number]
 
     def _share(self, shard: Shard) -> bool:
-        path = self.partial(shard)
+        partial_path = self.partial(shard)
         if self._link_if_possible(shard):
             return True
-        if not path.exists():  # a failed attempt to link removed it
-            self._storage.create(path, shard.nbytes, shard.header, sparse=self._sparse)
-        elif has_other_names(path):
+        if not partial_path.exists():  # a failed attempt to link removed it
+            self._storage.create(partial_path, shard.nbytes, shard.header, sparse=self._sparse)
+        elif has_other_names(partial_path):
             self._close(shard.number)
-            self._storage.part(path, self.compacted(shard))
-        source = self._copied_file(shard)
-        return source is not None and self._storage.clone(source, self._descriptor(shard.number))
+            self._storage.part(partial_path, self.compacted(shard))
+        weight_file = self._copied_file(shard)
+        return weight_file is not None and self._storage.clone(
+            weight_file, self._descriptor(shard.number)
+        )
 
     def sync(self, numbers: Iterable[int]) -> None:
         """Make the bytes written to shards durable; sync several files at the same time.

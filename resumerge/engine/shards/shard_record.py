@@ -53,7 +53,8 @@ class ShardRecord:
     """The result of computing one shard.
 
     Args:
-        fingerprint: the run's fingerprint.
+        fingerprint: the fingerprint of the run that the task belongs to; records of other runs do
+            not fit.
         units: the shard's units in order, all complete. Their `number` is the number in the plan.
         uploaded: the shard's object in a bucket; None for a shard in a folder.
     """
@@ -97,10 +98,10 @@ class ShardRecord:
             KeyError: the value is no record.
             AttributeError: the value is no record.
         """
-        units = []
+        unit_commits = []
         # Records of earlier versions have no measurements.
         measurement_values = value.get("measurements") or [None] * len(value["units"])
-        for (number, hex_hashes, inputs, seconds), measurement_value in zip(
+        for (number, hex_hashes, hex_input_hashes, seconds), measurement_value in zip(
             value["units"], measurement_values, strict=True
         ):
             hashes = bytes.fromhex(hex_hashes)
@@ -110,18 +111,18 @@ class ShardRecord:
             )
             if measurements is not None and measurements.blocks * HASH_BYTES != len(hashes):
                 raise ValueError("no measurements of these blocks")
-            units.append(
+            unit_commits.append(
                 UnitCommit(
                     number=int(number),
                     hashes=hashes,
-                    input_hashes=bytes.fromhex(inputs),
+                    input_hashes=bytes.fromhex(hex_input_hashes),
                     checksum=checksum,
                     seconds=float(seconds),
                     measurements=measurements,
                 )
             )
         uploaded = Uploaded.of_json(value.get("uploaded"))
-        return cls(str(value["fingerprint"]), tuple(units), uploaded)
+        return cls(str(value["fingerprint"]), tuple(unit_commits), uploaded)
 
     def fits(self, plan: Plan, shard: Shard, fingerprint: str) -> bool:
         """Return whether the record describes this shard of this run and hashes every block."""

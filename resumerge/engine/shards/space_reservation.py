@@ -26,7 +26,7 @@ def starts_sparse(estimate: Estimate, out: Path, *, frees: bool) -> bool:
     this run downloads files, because the downloads might take it.
 
     Args:
-        estimate: the plan's estimate.
+        estimate: the estimate of the plan; if it has `missing` files, space is reserved.
         out: the output folder.
         frees: whether shards are deleted once the mirror has them, to make space for the next
             shards.
@@ -40,8 +40,8 @@ class SpaceReservation:
     If no mirror frees shards, every shard has its space from the beginning.
 
     Args:
-        plan: the plan.
-        files: the shards.
+        plan: the plan whose shards get disk space.
+        files: the files of the shards after recovery; those with a partial file already have space.
         progress: the progress of every unit of the plan, in its order.
         replicator: the replicator of the mirror that frees shards; None if no mirror does.
     """
@@ -54,8 +54,12 @@ class SpaceReservation:
         replicator: Replicator | None = None,
     ) -> None:
         self._plan, self._files, self._replicator = plan, files, replicator
-        pending = (unit.shard for unit, done in zip(plan.units, progress) if not done.is_complete)
-        self._pending = sorted(set(pending))
+        pending_shards = (
+            unit.shard
+            for unit, unit_progress in zip(plan.units, progress)
+            if not unit_progress.is_complete
+        )
+        self._pending = sorted(set(pending_shards))
         self._allocated = {shard.number for shard in plan.shards if files.partial(shard).exists()}
 
     def is_allocated(self, number: int) -> bool:
@@ -101,11 +105,13 @@ class SpaceReservation:
                 unfinished.
             cache: the folder of the downloads.
         """
-        allocated = self._allocated.copy()
-        next_shard = next((n for n in self._pending if n not in allocated), None)
+        allocated_shards = self._allocated.copy()
+        next_shard = next((n for n in self._pending if n not in allocated_shards), None)
         if self._replicator is None or next_shard is None or not self._is_on_disk_of(cache):
             return 0
-        if blocked and any(self._files.partial(self._plan.shards[n]).exists() for n in allocated):
+        if blocked and any(
+            self._files.partial(self._plan.shards[n]).exists() for n in allocated_shards
+        ):
             return 0
         return self._plan.shards[next_shard].nbytes + FREE_BESIDE_SHARDS
 
@@ -117,10 +123,13 @@ class SpaceReservation:
     def no_space(self, number: int) -> Resumable:
         """Return the error for a shard without disk space."""
         shard = self._plan.shards[number]
-        needed_bytes, free = shard.nbytes + FREE_BESIDE_SHARDS, free_bytes(self._files.folder)
+        needed_bytes, available_bytes = (
+            shard.nbytes + FREE_BESIDE_SHARDS,
+            free_bytes(self._files.folder),
+        )
         return Resumable(
             Reason.DISK_FULL,
             f"No disk space for {shard.name}: {show_size(needed_bytes)} is needed in "
-            f"{self._files.folder}, and {show_size(free)} is free. Shards that "
+            f"{self._files.folder}, and {show_size(available_bytes)} is free. Shards that "
             "the mirror has were already deleted here. Free some more space, then resume.",
         )
