@@ -39,7 +39,7 @@ class Evaluator(TensorEvaluator):
     """An evaluator of the blocks of one plan's units. Several threads may use it at once.
 
     Args:
-        plan: the plan.
+        plan: the plan whose units are evaluated; units of other plans must not be passed.
         estimate: the estimate of the plan, which contains the bytes that are held from block to
             block, and whether torch is needed.
         reader: the reader of the sources' files.
@@ -91,7 +91,7 @@ class Evaluator(TensorEvaluator):
         """Compute the statistics and fill the scratch files that the unit's blocks need.
 
         Args:
-            unit: the unit.
+            unit: a unit of the plan, whose blocks need the result.
             run_pass: runs the necessary passes over the blocks of tensors.
             scratch: the scratch files for spilled tensors. If None, a spilled tensor is computed
                 again whenever it is read.
@@ -108,7 +108,7 @@ class Evaluator(TensorEvaluator):
         """Compute consecutive blocks of the output.
 
         Args:
-            unit: the unit.
+            unit: a unit of the plan, prepared if it needs that.
             indices: the numbers of the blocks.
             preparation: the result of `prepare`.
             measurements: a list to which the blocks' measurements are appended; None not to
@@ -122,10 +122,12 @@ class Evaluator(TensorEvaluator):
         Raises:
             Resumable: a user's method fails, or does not return a valid block.
         """
-        hashes = {operand: bytearray() for operand in self._hashed(unit.number)}
-        evaluation = self._evaluation(preparation, hashes, measurements, unit.block_elements)
-        data = self._read(unit, indices, evaluation)
-        return data, _by_block([*hashes.values()])
+        hashes_by_operand = {operand: bytearray() for operand in self._hashed(unit.number)}
+        evaluation = self._evaluation(
+            preparation, hashes_by_operand, measurements, unit.block_elements
+        )
+        block_bytes = self._read(unit, indices, evaluation)
+        return block_bytes, _by_block([*hashes_by_operand.values()])
 
     def compute_together(
         self,
@@ -149,25 +151,25 @@ class Evaluator(TensorEvaluator):
             (bytes, input hashes, measurements) of each unit; see `compute`. The bytes are valid
             until the next unit is computed. The measurements are None without `measures`.
         """
-        merged = [unit.expression for unit in units if isinstance(unit.expression, Merged)]
-        hashes = {operand: bytearray() for operand in self._hashed(units[0].number)}
-        run = merged[0].block_run(indices)
-        inputs = merged[0].inputs(self._evaluation({}, hashes), run)
-        input_hashes = _by_block([*hashes.values()])
-        for tensor in merged:
+        merged_tensors = [unit.expression for unit in units if isinstance(unit.expression, Merged)]
+        hashes_by_operand = {operand: bytearray() for operand in self._hashed(units[0].number)}
+        block_run = merged_tensors[0].block_run(indices)
+        inputs = merged_tensors[0].inputs(self._evaluation({}, hashes_by_operand), block_run)
+        input_hashes = _by_block([*hashes_by_operand.values()])
+        for tensor in merged_tensors:
             measurements: list[np.ndarray] | None = [] if measures else None
             evaluation = self._evaluation(
                 preparation, NO_HASHES, measurements, tensor.block_elements
             )
-            out = evaluation.take("out", nbytes(tensor.dtype, run.length))
-            tensor.compute(evaluation, inputs, run, as_vector(out, tensor.dtype))
+            out = evaluation.take("out", nbytes(tensor.dtype, block_run.length))
+            tensor.compute(evaluation, inputs, block_run, as_vector(out, tensor.dtype))
             yield out.data, input_hashes, measurements
 
     def input_hashes(self, unit: Unit, index: int, operands: Sequence[int]) -> bytes:
         """Read operands of a block again, and hash them as `compute` does.
 
         Args:
-            unit: the unit.
+            unit: a unit of the plan; if it is not a `Merged`, the block itself is hashed.
             index: the number of the block.
             operands: the numbers of the operands, ascending.
 
@@ -180,13 +182,13 @@ class Evaluator(TensorEvaluator):
         indices = range(index, index + 1)
         if not isinstance(unit.expression, Merged):
             return hash_block(self._read(unit, indices, evaluation))
-        [(start, stop)], hashes = unit.block_run(indices).ranges(), []
+        [(start, stop)], block_hashes = unit.block_run(indices).ranges(), []
         for number in operands:
             tensor = unit.expression.operands[number].unrounded
-            data = evaluation.take("again", nbytes(tensor.dtype, stop - start))
-            tensor.read(evaluation.inner(), start, stop, data)
-            hashes.append(hash_block(data.data))
-        return b"".join(hashes)
+            operand_bytes = evaluation.take("again", nbytes(tensor.dtype, stop - start))
+            tensor.read(evaluation.inner(), start, stop, operand_bytes)
+            block_hashes.append(hash_block(operand_bytes.data))
+        return b"".join(block_hashes)
 
     def _read(self, unit: Unit, indices: range, evaluation: Evaluation) -> memoryview:
         if unit.numel == 0:
@@ -198,8 +200,8 @@ class Evaluator(TensorEvaluator):
 
 def _hashed_while_read(plan: Plan, unit: Unit) -> list[int]:
     """Return the numbers of the operands that `compute` hashes; empty for a copied unit."""
-    computed = isinstance(unit.expression, Merged) and unit.numel
-    return list(hashed_operands(plan, unit)) if computed else []
+    is_computed = isinstance(unit.expression, Merged) and unit.numel
+    return list(hashed_operands(plan, unit)) if is_computed else []
 
 
 def _by_block(hashes: Sequence[bytearray]) -> bytes:

@@ -27,8 +27,10 @@ def hashed_operands(plan: Plan, unit: Unit) -> dict[int, frozenset[SourceFileKey
     """
     expression = unit.expression
     operands = expression.operands if isinstance(expression, Merged) else (expression,)
-    files = {number: plan.files_of(operand, "local") for number, operand in enumerate(operands)}
-    return {number: local for number, local in files.items() if local}
+    local_files = {
+        number: plan.files_of(operand, "local") for number, operand in enumerate(operands)
+    }
+    return {number: operand_files for number, operand_files in local_files.items() if operand_files}
 
 
 def are_hashed(ledger: Ledger) -> bool:
@@ -47,7 +49,7 @@ def committed_input_hashes(unit: Unit, row: Mapping[str, bytes | None]) -> bytes
     are the same bytes as its output, so for such units the block hashes are returned.
 
     Args:
-        unit: the unit.
+        unit: the unit of the row; if it is copied, the ledger has no input hashes of it.
         row: the row of the unit in the ledger's table ``units``.
     """
     return row["input_hashes" if isinstance(unit.expression, Merged) else "block_hashes"] or b""
@@ -61,8 +63,8 @@ def operand_hashes(hashes: bytes, place: int, count: int) -> Iterator[bytes]:
         place: the index of the operand among the hashed operands.
         count: the number of hashed operands.
     """
-    step = count * HASH_BYTES
-    for start in range(place * HASH_BYTES, len(hashes), step):
+    bytes_per_block = count * HASH_BYTES
+    for start in range(place * HASH_BYTES, len(hashes), bytes_per_block):
         yield hashes[start : start + HASH_BYTES]
 
 
@@ -73,8 +75,8 @@ def content_hashes(plan: Plan, ledger: Ledger, model: WrittenModel | None = None
     interrupted or not. Another recipe may read a model in other blocks, which gives another hash.
 
     Args:
-        plan: the plan.
-        ledger: the run's ledger.
+        plan: the plan of the run; its sources give the models of the files.
+        ledger: the ledger of the run, in which every unit is committed.
         model: the written model whose inputs are hashed; None for the whole output.
 
     Returns:
@@ -83,22 +85,29 @@ def content_hashes(plan: Plan, ledger: Ledger, model: WrittenModel | None = None
     """
     if not are_hashed(ledger):
         return {}
-    folder, units = (model.folder, model.units) if model else ("", range(len(plan.units)))
+    folder, unit_numbers = (model.folder, model.units) if model else ("", range(len(plan.units)))
     digests: dict[str, xxhash.xxh3_128] = {}
     for shard in plan.shards:
         for row in ledger.units.all(shard.number):
-            if row["number"] not in units:
+            if row["number"] not in unit_numbers:
                 continue
             unit = plan.units[row["number"]]
             name = unit.name.removeprefix(folder)
-            files, hashes = hashed_operands(plan, unit), committed_input_hashes(unit, row)
-            for place, (operand, operand_files) in enumerate(files.items()):
-                refs = {plan.sources[n].part_of(name)[0].ref.text for n, name in operand_files}
-                for ref in sorted(refs):
-                    digest = digests.setdefault(ref, xxhash.xxh3_128())
+            files_of_operands, input_hashes = (
+                hashed_operands(plan, unit),
+                committed_input_hashes(unit, row),
+            )
+            for position, (operand, operand_files) in enumerate(files_of_operands.items()):
+                model_texts = {
+                    plan.sources[n].part_of(name)[0].ref.text for n, name in operand_files
+                }
+                for model_text in sorted(model_texts):
+                    digest = digests.setdefault(model_text, xxhash.xxh3_128())
                     digest.update(f"{name}\0{operand}\0".encode())
-                    if len(refs) > 1:  # the operand was computed from all these models
-                        digest.update(ref.encode())
-                    for block in operand_hashes(hashes, place, len(files)):
-                        digest.update(block)
-    return {ref: digest.hexdigest() for ref, digest in digests.items()}
+                    if len(model_texts) > 1:  # the operand was computed from all these models
+                        digest.update(model_text.encode())
+                    for block_hash in operand_hashes(
+                        input_hashes, position, len(files_of_operands)
+                    ):
+                        digest.update(block_hash)
+    return {model_text: digest.hexdigest() for model_text, digest in digests.items()}

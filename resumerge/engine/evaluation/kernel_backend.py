@@ -50,17 +50,17 @@ class KernelBackend:
         Raises:
             Resumable: a user's method fails, does not write all blocks, or returns a value.
         """
-        checked = self.is_users and _are_finite(inputs)
-        if checked:
+        checks_values = self.is_users and _are_finite(inputs)
+        if checks_values:
             out.data.view(np.uint8).fill(0xFF)  # NaN, so that unwritten elements are found below
         with failures_named(self._merged):
             result: Any = self._method.compute(self._tensor, inputs, run, statistics, out)
         if result is not None:
-            expected = "None: results go to `out`"
-            raise wrong_result(self._merged, run.in_tensor(), expected, described(result))
-        if checked and not _are_finite([out]):
-            expected = "finite numbers in all of `out`, as all inputs are"
-            raise wrong_result(self._merged, run.in_tensor(), expected, "NaN or infinity")
+            expected_result = "None: results go to `out`"
+            raise wrong_result(self._merged, run.in_tensor(), expected_result, described(result))
+        if checks_values and not _are_finite([out]):
+            expected_result = "finite numbers in all of `out`, as all inputs are"
+            raise wrong_result(self._merged, run.in_tensor(), expected_result, "NaN or infinity")
 
 
 def _are_finite(vectors: Sequence[Vector]) -> bool:

@@ -33,32 +33,34 @@ def failures_named(merged: Merged) -> Iterator[None]:
     except ResumergeError:
         raise
     except BaseException as error:
-        name = merged.method
-        if not is_users(name):
+        method_name = merged.method
+        if not is_users(method_name):
             raise
-        file = file_of(name)
-        if isinstance(error, OSError) and not is_raised_in(file, error):
+        method_file = file_of(method_name)
+        if isinstance(error, OSError) and not is_raised_in(method_file, error):
             raise  # a source cannot be read
         if isinstance(error, Exception) and is_out_of_memory(error):
-            error.add_note(f"in your method {name!r}, {line_of(error, file)}")
+            error.add_note(f"in your method {method_name!r}, {line_of(error, method_file)}")
             raise
-        title = f"An error in your method {name!r}"
-        raise _failure(merged, title, found=raised(error, file)) from error
+        title = f"An error in your method {method_name!r}"
+        raise _failure(merged, title, found=raised(error, method_file)) from error
 
 
 def wrong_result(merged: Merged, blocks: Sequence[Block], expected: str, found: str) -> Resumable:
     """Return the error for a result that is not a valid block.
 
     Args:
-        merged: the tensor.
+        merged: the tensor whose merge method returned the result.
         blocks: the blocks that were to be computed.
         expected: a description of a valid result.
         found: a description of the result.
     """
-    elements = f"elements {blocks[0].start} to {blocks[-1].stop}"
-    name = merged.method
-    title = f"The merge method {name!r} did not return a block"
-    return _failure(merged, title, elements, expected, f"{found} ({place_of_block(name)})")
+    element_range = f"elements {blocks[0].start} to {blocks[-1].stop}"
+    method_name = merged.method
+    title = f"The merge method {method_name!r} did not return a block"
+    return _failure(
+        merged, title, element_range, expected, f"{found} ({place_of_block(method_name)})"
+    )
 
 
 def kept_inputs_error(merged: Merged) -> Resumable:
@@ -74,11 +76,11 @@ def kept_inputs_error(merged: Merged) -> Resumable:
 
 def refers_to_inputs(partial: Any, inputs: Sequence[Vector]) -> bool:
     """Return whether the partial result of a map function shares memory with the inputs."""
-    spans = [(_address(x), x.data.nbytes) for x in inputs]
+    input_spans = [(_address(x), x.data.nbytes) for x in inputs]
     return any(
-        first is not None and first <= address < first + size
+        span_start is not None and span_start <= address < span_start + span_bytes
         for address in _addresses(partial)
-        for first, size in spans
+        for span_start, span_bytes in input_spans
     )
 
 

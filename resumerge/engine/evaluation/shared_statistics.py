@@ -32,24 +32,25 @@ class SharedStatistics:
 
         Args:
             key: a key of the statistics' inputs.
-            compute: computes the statistics.
+            compute: called in this thread, without a lock, if the cache has no statistics for the
+                key.
         """
         with self._lock:
-            cached = self._futures.get(key)
-            if cached is None:
-                future = self._futures[key] = Future()
+            cached_future = self._futures.get(key)
+            if cached_future is None:
+                new_future = self._futures[key] = Future()
                 while len(self._futures) > self._most:
                     self._futures.popitem(last=False)
             else:
                 self._futures.move_to_end(key)
-        if cached is not None:
-            return cached.result()
+        if cached_future is not None:
+            return cached_future.result()
         try:
-            future.set_result(compute())
+            new_future.set_result(compute())
         except BaseException as error:
             with self._lock:
-                if self._futures.get(key) is future:
+                if self._futures.get(key) is new_future:
                     del self._futures[key]
-            future.set_exception(error)
+            new_future.set_exception(error)
             raise
-        return future.result()
+        return new_future.result()

@@ -29,10 +29,10 @@ class SourceWatch:
         Raises:
             Resumable: a file was replaced, changed or deleted.
         """
-        files: set[SourceFileKey] = set()
+        source_files: set[SourceFileKey] = set()
         for unit in units:
-            files |= _files_of(self._plan, unit)
-        if self._reader.changed(files):
+            source_files |= _files_of(self._plan, unit)
+        if self._reader.changed(source_files):
             self.check_all()
 
     def check_all(self) -> None:
@@ -41,32 +41,32 @@ class SourceWatch:
         Raises:
             Resumable: a file was replaced, changed or deleted.
         """
-        by_unit = {unit.number: _files_of(self._plan, unit) for unit in self._plan.units}
-        files = frozenset[SourceFileKey]().union(*by_unit.values())
-        changed = {key for key in files if self._reader.changed([key])}
-        if not changed:
+        files_by_unit = {unit.number: _files_of(self._plan, unit) for unit in self._plan.units}
+        all_files = frozenset[SourceFileKey]().union(*files_by_unit.values())
+        modified_files = {key for key in all_files if self._reader.changed([key])}
+        if not modified_files:
             return
-        names = [
+        affected_names = [
             unit.name
             for unit, unit_progress in zip(self._plan.units, self._ledger.units.progress())
-            if unit_progress.committed_blocks and by_unit[unit.number] & changed
+            if unit_progress.committed_blocks and files_by_unit[unit.number] & modified_files
         ]
         sources = self._plan.sources
-        models = sorted({sources[n].part_of(name)[0].ref.text for n, name in changed})
-        paths = sorted({str(sources[n].path(name)) for n, name in changed})
+        models = sorted({sources[n].part_of(name)[0].ref.text for n, name in modified_files})
+        paths = sorted({str(sources[n].path(name)) for n, name in modified_files})
         self._ledger.events.add(
             EventKind.SOURCE_CHANGED,
             models=models,
             files=paths[:5],
-            units=len(names),
-            names=names[:5],
+            units=len(affected_names),
+            names=affected_names[:5],
         )
         raise Resumable(
             Reason.SOURCE_CHANGED,
             f"{' and '.join(paths[:3])}{' and more' * (len(paths) > 3)} changed or disappeared "
-            f"during the merge. {counted(len(names), 'tensor')} had been computed from the old "
-            f"content{_examples(names)}. To merge the new content, resume: what differs is "
-            "computed again. To merge the old content, restore it, then resume",
+            f"during the merge. {counted(len(affected_names), 'tensor')} had been computed "
+            f"from the old content{_examples(affected_names)}. To merge the new content, resume: "
+            "what differs is computed again. To merge the old content, restore it, then resume",
         )
 
 

@@ -96,7 +96,8 @@ class TensorEvaluator:
         """Prepare these tensors, and return the evaluation to read them with.
 
         Args:
-            tensors: the tensors.
+            tensors: the tensors that will be read; those that they are computed from are prepared,
+                too.
             run_pass: runs the passes that compute statistics.
         """
         return self._evaluation(self._prepare(tensors, run_pass))
@@ -130,15 +131,15 @@ class TensorEvaluator:
         preparation: dict[Tensor, Any] = {}
         for node in dict.fromkeys(chain.from_iterable(tensor.nodes() for tensor in tensors)):
             if isinstance(node, Merged) and node.needs_statistics:
-                compute = partial(self._statistics_of, node, dict(preparation), run_pass)
+                compute_statistics = partial(self._statistics_of, node, dict(preparation), run_pass)
                 # A unit of one block, or one that is computed again, shares with no variant.
                 if self._shared is None or run_pass is serial_pass:
-                    preparation[node] = compute()
+                    preparation[node] = compute_statistics()
                 else:
-                    preparation[node] = self._shared.get(node.statistics_key, compute)
+                    preparation[node] = self._shared.get(node.statistics_key, compute_statistics)
             elif isinstance(node, Spilled) and scratch is not None:
-                file = self._spill(node, preparation, run_pass, scratch)
-                preparation |= {node: file} if file else {}
+                scratch_file = self._spill(node, preparation, run_pass, scratch)
+                preparation |= {node: scratch_file} if scratch_file else {}
         return preparation
 
     def _statistics_of(self, merged: Merged, preparation: Preparation, run_pass: Pass) -> Any:
@@ -168,7 +169,7 @@ class TensorEvaluator:
         """Return the partial results of `function` for consecutive blocks, or for their samples.
 
         Args:
-            merged: the tensor.
+            merged: the tensor whose inputs are read.
             preparation: the preparation of the tensors that `merged` is computed from.
             indices: the numbers of the blocks.
             function: a map function of the merge method.

@@ -31,8 +31,8 @@ class TorchBackend:
     """A backend that computes the blocks of one tensor with torch.
 
     Args:
-        merged: the tensor.
-        buffers: the buffers of the threads.
+        merged: the tensor, whose merge method computes with torch.
+        buffers: the evaluator's buffers, of which every thread has its own.
         device: the name of the device to compute on.
 
     Attributes:
@@ -67,18 +67,20 @@ class TorchBackend:
             Resumable: a user's method fails, or does not return a valid block.
         """
         for block, part, tensors in self._tensors(inputs, run):
-            checked = self.is_users and _are_finite(tensors)
+            checks_values = self.is_users and _are_finite(tensors)
             with failures_named(self._merged):
                 result = self._method.block(self._tensor, tensors, block, statistics)
             if not self._is_block(result, block):
-                count = block.stop - block.start
-                expected = f"Tensor, torch.float32, {self._device}, of shape {(count,)}"
-                raise wrong_result(self._merged, [block], expected, described(result))
-            if checked and not _are_finite([result]):
-                expected = "finite numbers, as all inputs are"
-                raise wrong_result(self._merged, [block], expected, "NaN or infinity")
-            values = Vector(result.detach().cpu().contiguous().numpy())
-            round_to(values, block_of_results(out, part))
+                element_count = block.stop - block.start
+                expected_result = (
+                    f"Tensor, torch.float32, {self._device}, of shape {(element_count,)}"
+                )
+                raise wrong_result(self._merged, [block], expected_result, described(result))
+            if checks_values and not _are_finite([result]):
+                expected_result = "finite numbers, as all inputs are"
+                raise wrong_result(self._merged, [block], expected_result, "NaN or infinity")
+            result_vector = Vector(result.detach().cpu().contiguous().numpy())
+            round_to(result_vector, block_of_results(out, part))
 
     def _tensors(
         self, inputs: list[Vector], run: BlockRun
@@ -89,10 +91,10 @@ class TorchBackend:
 
     def _float32(self, k: int, vector: Vector, part: slice) -> Tensor:
         """Return a block of input number `k` as a float32 tensor on the device."""
-        stored = Vector(vector.data[part], vector.dtype)
-        wide = self._buffers.vector(("float32", k), len(stored), F32)
-        round_to(stored, wide)
-        return torch.from_numpy(wide.data).to(self._device)
+        stored_block = Vector(vector.data[part], vector.dtype)
+        float32_block = self._buffers.vector(("float32", k), len(stored_block), F32)
+        round_to(stored_block, float32_block)
+        return torch.from_numpy(float32_block.data).to(self._device)
 
     def _is_block(self, result: object, block: Block) -> bool:
         return (
