@@ -27,8 +27,8 @@ def is_out_of_memory(error: Exception) -> bool:
     have failed to allocate.
     """
     message = str(error).lower()
-    has_words = any(words in message for words in _OUT_OF_MEMORY_WORDS)
-    is_other_error = isinstance(error, (RuntimeError, ImportError)) and has_words
+    has_memory_words = any(words in message for words in _OUT_OF_MEMORY_WORDS)
+    is_other_error = isinstance(error, (RuntimeError, ImportError)) and has_memory_words
     return isinstance(error, MemoryError) or is_other_error
 
 

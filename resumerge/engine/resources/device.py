@@ -56,20 +56,22 @@ def resolve_device(asked: str) -> str:
         InputError: the name is no device, this machine does not have the device, or torch is not
             installed.
     """
-    number = _device_number(asked)
+    device_number = _device_number(asked)
     if asked == "cpu":
         return asked
     if not _has_torch():
         raise _no_torch("The device cannot be used: torch is not installed", "torch, or cpu", asked)
     import torch
 
-    count = torch.cuda.device_count()
+    device_count = torch.cuda.device_count()
     if asked == "auto":
-        return "cuda" if count else "cpu"
-    if number >= count:
+        return "cuda" if device_count else "cpu"
+    if device_number >= device_count:
         raise refuse(
             "This machine does not have the device",
-            expected=f"one of {count} CUDA devices" if count else "cpu, for lack of a CUDA device",
+            expected=f"one of {device_count} CUDA devices"
+            if device_count
+            else "cpu, for lack of a CUDA device",
             found=asked,
             fix="leave --device out, or write --device auto",
         )
@@ -82,10 +84,10 @@ def _device_number(asked: str) -> int:
     Raises:
         InputError: the name is no device.
     """
-    match = re.fullmatch("cpu|auto|cuda(?::([0-9]+))?", asked)
-    if match is None:
+    name_match = re.fullmatch("cpu|auto|cuda(?::([0-9]+))?", asked)
+    if name_match is None:
         raise refuse("Unknown device", expected="cpu, cuda, cuda:1 or auto", found=asked)
-    return int(match[1] or 0)
+    return int(name_match[1] or 0)
 
 
 def _has_torch() -> bool:

@@ -169,26 +169,28 @@ class Governor:
         """
         if not self.is_cramped:
             return
-        started = self._clock()
+        wait_started = self._clock()
         self._record(EventKind.MEMORY_AWAITED, self._shortage())
         give_back_freed_memory()
-        while (cramped := self.is_cramped) and not stop.requested:
+        while (is_cramped := self.is_cramped) and not stop.requested:
             self._waiting(f"Waiting for memory: {self._shortage()}; {self._needed_memory()}")
             with self._measured:
                 self._measured.wait(SAMPLE_SECONDS * 2)
             now = self._clock()
-            if now - started > self._memory_wait:
+            if now - wait_started > self._memory_wait:
                 self._record(
-                    EventKind.MEMORY_GIVEN_UP, self._shortage(), seconds=round(now - started, 1)
+                    EventKind.MEMORY_GIVEN_UP,
+                    self._shortage(),
+                    seconds=round(now - wait_started, 1),
                 )
-                raise Resumable(Reason.MEMORY, self._advice(now - started))
-        seconds = round(self._clock() - started, 1)
+                raise Resumable(Reason.MEMORY, self._advice(now - wait_started))
+        waited_seconds = round(self._clock() - wait_started, 1)
         self._record(
             EventKind.MEMORY_WAIT_ENDED,
             f"{self._shortage()}; a signal ended the wait"
-            if cramped
-            else f"memory is available again after {seconds} s",
-            seconds=seconds,
+            if is_cramped
+            else f"memory is available again after {waited_seconds} s",
+            seconds=waited_seconds,
         )
 
     def adjust(self) -> None:
@@ -201,9 +203,11 @@ class Governor:
             self._set(_lowered(self.uncommitted_limit), EventKind.LIMIT_LOWERED, reason)
         elif now - self._calm_since >= CALM_SECONDS:
             self._calm_since = now
-            larger = min(self._largest, self.uncommitted_limit + int(self._largest * RAISED_BY))
-            if self._fits(larger):
-                self._set(larger, EventKind.LIMIT_RAISED, self._relief())
+            larger_limit = min(
+                self._largest, self.uncommitted_limit + int(self._largest * RAISED_BY)
+            )
+            if self._fits(larger_limit):
+                self._set(larger_limit, EventKind.LIMIT_RAISED, self._relief())
 
     def _watch(self) -> None:
         while not self._closed.wait(SAMPLE_SECONDS):
@@ -214,13 +218,13 @@ class Governor:
     def _sample(self, now: float) -> None:
         self.memory, self.rss = self._measure(), self._read_rss()
         self.peak_rss = max(self.peak_rss, self.rss)
-        taken_by_others = self._bytes_of_others()
+        bytes_of_others = self._bytes_of_others()
         if not self._others or now - self._others[-1].at >= 1.0:
-            self._others.append(_Others(now, taken_by_others, taken_by_others))
-        latest = self._others[-1]
-        latest.least, latest.most = (
-            min(latest.least, taken_by_others),
-            max(latest.most, taken_by_others),
+            self._others.append(_Others(now, bytes_of_others, bytes_of_others))
+        latest_second = self._others[-1]
+        latest_second.least, latest_second.most = (
+            min(latest_second.least, bytes_of_others),
+            max(latest_second.most, bytes_of_others),
         )
         while now - self._others[0].at > REMEMBERED_SECONDS:
             self._others.popleft()
@@ -253,16 +257,18 @@ class Governor:
         return ""
 
     def _shortage(self) -> str:
-        seconds = tuple(self._others)  # the main thread asks, too, while the governor's appends
-        newly_taken = self._bytes_of_others() - min(second.least for second in seconds)
-        if newly_taken > self._noise():
-            return f"other processes took {show_size(newly_taken)}; {self.memory}"
+        recent_seconds = tuple(
+            self._others
+        )  # the main thread asks, too, while the governor's appends
+        newly_taken_bytes = self._bytes_of_others() - min(second.least for second in recent_seconds)
+        if newly_taken_bytes > self._noise():
+            return f"other processes took {show_size(newly_taken_bytes)}; {self.memory}"
         return str(self.memory)
 
     def _relief(self) -> str:
-        freed = max(second.most for second in self._others) - self._bytes_of_others()
-        if freed > self._noise():
-            return f"other processes freed {show_size(freed)}"
+        freed_bytes = max(second.most for second in self._others) - self._bytes_of_others()
+        if freed_bytes > self._noise():
+            return f"other processes freed {show_size(freed_bytes)}"
         return f"no memory pressure for {CALM_SECONDS:.0f} s"
 
     def _bytes_of_others(self) -> int:
@@ -286,8 +292,8 @@ class Governor:
 
     def _set(self, limit: int, kind: EventKind, reason: str) -> None:
         if limit != self.uncommitted_limit:
-            before, self.uncommitted_limit = self.uncommitted_limit, limit
-            self._record(kind, reason, before=before, after=limit)
+            limit_before, self.uncommitted_limit = self.uncommitted_limit, limit
+            self._record(kind, reason, before=limit_before, after=limit)
 
     def _record(self, kind: EventKind, reason: str, **facts: Any) -> None:
         available = self.memory.available
@@ -301,8 +307,8 @@ class _Others:
 
     Args:
         at: the start of the second, on the governor's clock.
-        least: bytes.
-        most: bytes.
+        least: the fewest bytes that other processes had in this second.
+        most: the most bytes that other processes had in this second.
     """
 
     at: float

@@ -37,16 +37,16 @@ def run_lock(folder: Path, run: str) -> Iterator[None]:
     Raises:
         InputError: another live process holds the lock; the message names its pid and host.
     """
-    path = folder / LOCK_FILE
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    lock_path = folder / LOCK_FILE
+    fd = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         if not _acquire(fd):
-            holder = lock_holder(folder) or {}
+            lock_owner = lock_holder(folder) or {}
             raise refuse(
                 "Another process is working on this run",
                 where=str(folder),
-                found=f"pid {holder.get('pid', '?')} on {holder.get('host', '?')} holds the lock "
-                f"of run {run}",
+                found=f"pid {lock_owner.get('pid', '?')} on {lock_owner.get('host', '?')} "
+                f"holds the lock of run {run}",
                 fix=f"wait for it (`resumerge status {run} --watch`) or stop it",
             )
         os.ftruncate(fd, 0)
@@ -59,11 +59,13 @@ def run_lock(folder: Path, run: str) -> Iterator[None]:
 
 def _acquire(fd: int) -> bool:
     """Lock a file exclusively; return False if another process keeps it locked."""
-    started = time.monotonic()
+    wait_started = time.monotonic()
     while not _try_lock(fd, fcntl.LOCK_EX):
         is_lock_shared = _try_lock(fd, fcntl.LOCK_SH)  # by `lock_holder`
         fcntl.flock(fd, fcntl.LOCK_UN)
-        if time.monotonic() - started >= (LOOKING_SECONDS if is_lock_shared else ENDING_SECONDS):
+        if time.monotonic() - wait_started >= (
+            LOOKING_SECONDS if is_lock_shared else ENDING_SECONDS
+        ):
             return False
         time.sleep(0.02)
     return True
@@ -80,9 +82,11 @@ def _try_lock(fd: int, how: int) -> bool:
 
 def lock_holder(folder: Path) -> dict[str, object] | None:
     """Return ``pid`` and ``host`` of the live process that holds a run's lock; None without one."""
-    path = folder / LOCK_FILE
+    lock_path = folder / LOCK_FILE
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # every user can read it
+        fd = os.open(
+            lock_path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+        )  # every user can read it
     except OSError:
         return None
     try:
@@ -90,7 +94,7 @@ def lock_holder(folder: Path) -> dict[str, object] | None:
         return None
     except OSError:
         try:
-            return dict(json.loads(read_foreign(path, LARGEST_LOCK)))
+            return dict(json.loads(read_foreign(lock_path, LARGEST_LOCK)))
         except (ValueError, TypeError):
             return {}
     finally:
@@ -141,11 +145,11 @@ def _lock_file_of(out: OutputPath) -> Path:
 
 def _open_lock_file(out: OutputPath) -> int:
     """Create and lock the hidden file beside an output; return its descriptor."""
-    path = _lock_file_of(out)
+    lock_path = _lock_file_of(out)
     while True:
-        fd = _open_locked(out, path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
+        fd = _open_locked(out, lock_path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
         with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(fd), path.stat()):
+            if os.path.samestat(os.fstat(fd), lock_path.stat()):
                 return fd
         os.close(fd)  # another process removed the file before it was locked here
 

@@ -17,11 +17,11 @@ _LEDGER_FILES = 12
 
 def allow_many_open_files() -> None:
     """Raise this process's limit of open files, often 1024 or 256, up to the system's maximum."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    new_limit = _ENOUGH if hard == resource.RLIM_INFINITY else min(hard, _ENOUGH)
-    if soft != resource.RLIM_INFINITY and soft < new_limit:
+    soft_limit, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    new_limit = _ENOUGH if hard_limit == resource.RLIM_INFINITY else min(hard_limit, _ENOUGH)
+    if soft_limit != resource.RLIM_INFINITY and soft_limit < new_limit:
         with suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (new_limit, hard))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (new_limit, hard_limit))
 
 
 def has_too_many_open_files(error: Exception) -> bool:
@@ -35,13 +35,13 @@ def has_too_many_open_files(error: Exception) -> bool:
 
 
 def _can_open(count: int) -> bool:
-    opened: list[int] = []
+    descriptors: list[int] = []
     with suppress(OSError):
-        while len(opened) < count:
-            opened.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
-    for fd in opened:
+        while len(descriptors) < count:
+            descriptors.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+    for fd in descriptors:
         os.close(fd)
-    return len(opened) == count
+    return len(descriptors) == count
 
 
 def too_many_open_files(then: str) -> Resumable:

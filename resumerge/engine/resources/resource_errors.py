@@ -47,7 +47,7 @@ def as_resumable(error: Exception, then: str = "resume") -> Resumable:
     """Return the `Resumable` that explains a disk error to the user.
 
     Args:
-        error: the disk error.
+        error: one of `DISK_ERRORS`; it may also mean too many open files, or too little memory.
         then: the user's next step after fixing the cause, as a verb.
     """
     if has_too_many_open_files(error):

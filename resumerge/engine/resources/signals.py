@@ -72,8 +72,8 @@ class StopRequest:
             yield self
         finally:
             sys.unraisablehook = old_hook
-            for number, handler in old_handlers.items():
-                signal.signal(number, signal.SIG_IGN if self._final else handler)
+            for stop_signal, handler in old_handlers.items():
+                signal.signal(stop_signal, signal.SIG_IGN if self._final else handler)
 
     @contextmanager
     def deferred(self) -> Iterator[None]:

@@ -62,9 +62,9 @@ def _delete_if_dead(folder: Path) -> None:
     """
     fd = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
-        status = os.fstat(fd)
-        is_own = stat.S_ISREG(status.st_mode) and status.st_uid == os.getuid()
-        if is_own and time.time() - status.st_mtime > STARTING_SECONDS:
+        file_status = os.fstat(fd)
+        is_own_file = stat.S_ISREG(file_status.st_mode) and file_status.st_uid == os.getuid()
+        if is_own_file and time.time() - file_status.st_mtime > STARTING_SECONDS:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(folder, ignore_errors=True)
     finally:
