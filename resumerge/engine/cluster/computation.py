@@ -20,12 +20,14 @@ class ClusterComputation(Computation):
     """A computation on a Ray cluster, with a task for each shard that is not sealed."""
 
     def run(self, progress: Sequence[Progress]) -> None:
-        sealed = {row["number"] for row in self.ledger.shards.all() if row["state"] == "sealed"}
-        pending = [shard for shard in self.plan.shards if shard.number not in sealed]
-        if not pending:
+        sealed_numbers = {
+            row["number"] for row in self.ledger.shards.all() if row["state"] == "sealed"
+        }
+        pending_shards = [shard for shard in self.plan.shards if shard.number not in sealed_numbers]
+        if not pending_shards:
             return
         context, exchange = self.context, self._exchange()
-        exchange.open(pending)
+        exchange.open(pending_shards)
         try:
             context.reporter.doing("connecting to the Ray cluster")
             with (
@@ -37,7 +39,7 @@ class ClusterComputation(Computation):
                 watch = SourceWatch(self.plan, self.ledger, self.reader)
                 journal = ShardJournal(self, exchange, watch, [*progress])
                 try:
-                    Driver(self, cluster, journal, exchange, pending).run()
+                    Driver(self, cluster, journal, exchange, pending_shards).run()
                 finally:
                     # Shards that were published before a stop are kept; running tasks are given up.
                     for shard in exchange.adopt():

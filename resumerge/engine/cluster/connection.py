@@ -52,18 +52,18 @@ def connected(address: str, heartbeat: Callable[[], None]) -> Iterator[Cluster]:
     if ray.is_initialized():
         yield Cluster()
         return
-    handlers = {number: signal.getsignal(number) for number in stop_signals()}
+    old_handlers = {number: signal.getsignal(number) for number in stop_signals()}
     cluster: Cluster | None = None
     print_to_stdstream = ray._private.worker.print_to_stdstream
     # Ray prints messages about workers to stdout, and has no option against that.
     ray._private.worker.print_to_stdstream = lambda *given, **named: None
     try:
-        options = {"include_dashboard": False} if address == LOCAL_CLUSTER else {}
+        init_options = {"include_dashboard": False} if address == LOCAL_CLUSTER else {}
         try:
             if address != LOCAL_CLUSTER:
                 check_is_ray(address, heartbeat)
             with _heartbeats(heartbeat):
-                ray.init(address, log_to_driver=False, configure_logging=False, **options)
+                ray.init(address, log_to_driver=False, configure_logging=False, **init_options)
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
             raise Resumable(
                 Reason.CLUSTER,
@@ -72,14 +72,14 @@ def connected(address: str, heartbeat: Callable[[], None]) -> Iterator[Cluster]:
                 "the others), with one version of Ray and of Python; then resume.",
             ) from error
         finally:
-            _restore(handlers)
+            _restore(old_handlers)
         yield (cluster := Cluster())
     finally:
         if cluster is None or not cluster.is_lost:
             with suppress(Exception):
                 ray.shutdown()
         ray._private.worker.print_to_stdstream = print_to_stdstream
-        _restore(handlers)
+        _restore(old_handlers)
 
 
 @contextmanager
@@ -147,31 +147,31 @@ class Cluster:
         with suppress(Exception):
             # Connect first: if nothing listens at the address, Ray would retry for a long time.
             socket.create_connection((host.strip("[]"), int(port)), ANSWER_SECONDS).close()
-            nodes = [node for node in ray.nodes() if node["Alive"]]
-            self.machines = [Machine(node["NodeID"], node["Resources"]) for node in nodes]
+            live_nodes = [node for node in ray.nodes() if node["Alive"]]
+            self.machines = [Machine(node["NodeID"], node["Resources"]) for node in live_nodes]
             self._has_answered = True
 
     def submit(self, task: ShardTask, request: TaskRequest, avoid: Collection[str] = ()) -> Any:
         """Submit a task, and return the future of its outcome, an `ObjectRef` of Ray.
 
         Args:
-            task: the task.
+            task: the task; it is pickled, and its id becomes the name that Ray shows.
             request: the resources to reserve for the task.
             avoid: ids of the nodes that the task must not run on.
         """
         import ray
 
-        options = request.options() | {"max_retries": 0, "name": task.id}
+        ray_options = request.options() | {"max_retries": 0, "name": task.id}
         if avoid:
-            options["label_selector"] = {_NODE_ID: f"!in({','.join(sorted(avoid))})"}
-        return ray.remote(run_on_worker).options(**options).remote(task)
+            ray_options["label_selector"] = {_NODE_ID: f"!in({','.join(sorted(avoid))})"}
+        return ray.remote(run_on_worker).options(**ray_options).remote(task)
 
     def finished(self, running: Collection[Any], seconds: float) -> list[Any]:
         """Wait up to `seconds` until a task ends, and return the futures of ended tasks."""
         import ray
 
-        done, _ = ray.wait(list(running), num_returns=1, timeout=seconds)
-        return list(done)
+        ended_futures, _ = ray.wait(list(running), num_returns=1, timeout=seconds)
+        return list(ended_futures)
 
     def outcome(self, future: Any) -> Outcome:
         """Return the outcome of a task that has ended."""

@@ -51,7 +51,7 @@ class Driver:
     """The driver's loop over the tasks of one attempt.
 
     Args:
-        computation: the computation of the attempt.
+        computation: the computation that is carried out; it gives context, plan, ledger and budget.
         cluster: the cluster that runs the tasks.
         journal: the journal that commits the results.
         exchange: the exchange with the tasks, which is open already.
@@ -114,10 +114,10 @@ class Driver:
         self._cluster.answers()  # updates the machines: a task may have failed with its machine
         tries, machines = self._tries[shard.number], self._cluster.machines
         request = self._request(tries, machines)
-        suited = {machine.id for machine in machines if request.fits(machine)}
+        suited_nodes = {machine.id for machine in machines if request.fits(machine)}
         tries.count += 1
         task = self._task(shard, request.threads)
-        future = self._cluster.submit(task, request, tries.avoided(suited))
+        future = self._cluster.submit(task, request, tries.avoided(suited_nodes))
         self._running[future] = RunningTask(task, shard, request)
 
     def _request(self, tries: Tries, machines: Sequence[Machine]) -> TaskRequest:
@@ -127,22 +127,24 @@ class Driver:
         other resources.
         """
         options = self._context.options
-        custom = read_task_resources(options.ray_resources or "{}")
-        request = TaskRequest(options.threads or 1, tries.memory or self._context.memory, custom)
+        custom_resources = read_task_resources(options.ray_resources or "{}")
+        request = TaskRequest(
+            options.threads or 1, tries.memory or self._context.memory, custom_resources
+        )
         if options.threads:
             return request
-        processors = min((m.cpus for m in machines if request.fits(m)), default=1)
+        processors = min((machine.cpus for machine in machines if request.fits(machine)), default=1)
         return replace(request, threads=int(processors))
 
     def _task(self, shard: Shard, threads: int | None) -> ShardTask:
         tries = self._tries[shard.number]
         plan = shard_plan(self._plan, shard.number)
-        task, options = f"shard{shard.number}-{tries.count}", self._context.options
+        task_id, options = f"shard{shard.number}-{tries.count}", self._context.options
         return ShardTask(
-            id=task,
+            id=task_id,
             shard=shard.number,
             first=shard.first,
-            endpoint=self._exchange.endpoint(task, shard),
+            endpoint=self._exchange.endpoint(task_id, shard),
             fingerprint=self._fingerprint,
             versions=Versions.of_plan(plan),
             plan=pickle.dumps(plan),
@@ -167,8 +169,8 @@ class Driver:
             elif self._journal.commit(shard, outcome, task.id):
                 self._finish_shard(running, outcome)
             elif not running.given_up:
-                text = f"{shard.name} is not in the output, or another file is"
-                self._handle_failure(running, Failed(outcome.node, Reason.UNPUBLISHED, text))
+                message = f"{shard.name} is not in the output, or another file is"
+                self._handle_failure(running, Failed(outcome.node, Reason.UNPUBLISHED, message))
         elif isinstance(outcome, WorkerRefused):
             self._note_failure(running, str(outcome.node), Reason.REFUSED, str(outcome.differences))
             raise _refusal(outcome)
@@ -189,9 +191,9 @@ class Driver:
             seconds=round(finished.seconds, 3),
             peak_rss=finished.peak_rss,
         )
-        for other in self._running.values():
-            if other.shard is shard:
-                self._give_up(other)
+        for other_task in self._running.values():
+            if other_task.shard is shard:
+                self._give_up(other_task)
         self._report(shard)
 
     def _handle_failure(self, running: RunningTask, failed: Failed) -> None:
@@ -229,7 +231,9 @@ class Driver:
         finished = Finished(node, record, shard.nbytes, 0.0, 0)
         if not self._journal.commit(shard, finished, running.task.id):
             return False
-        for future in [future for future, other in self._running.items() if other is running]:
+        for future in [
+            future for future, other_task in self._running.items() if other_task is running
+        ]:
             del self._running[future]
             self._cluster.cancel(future)
         self._finish_shard(running, finished)
@@ -249,8 +253,8 @@ class Driver:
         """Mark a task as given up, and cancel it if it is still running."""
         running.given_up = True
         self._exchange.give_up(running.task.id)
-        for future, other in self._running.items():
-            if other is running:
+        for future, other_task in self._running.items():
+            if other_task is running:
                 self._cluster.cancel(future)
 
     def _check_tasks(self) -> None:
@@ -266,20 +270,22 @@ class Driver:
         if now - self._head_asked_at >= HEAD_SECONDS:
             self._head_asked_at = now
             self._check_machines(now)
-        limit = self._context.options.stall_timeout
-        if not limit:
+        stall_seconds = self._context.options.stall_timeout
+        if not stall_seconds:
             return
-        active = self._active()
-        self._last_progress = max((self._last_progress, *(r.changed for r in active)))
-        for running in active:
+        active_tasks = self._active()
+        self._last_progress = max(
+            (self._last_progress, *(active_task.changed for active_task in active_tasks))
+        )
+        for running in active_tasks:
             # A task that waits for a machine sends no heartbeats. It is late only if no other task
             # makes progress.
-            quiet = now - (running.changed if running.beat else self._last_progress)
-            if running.beat and quiet > limit:
-                text = f"no heartbeat for {quiet:.0f} s"
-                self._handle_failure(running, Failed(None, Reason.TASK_SILENT, text))
-            elif not running.beat and quiet > max(limit, START_SECONDS):
-                self._handle_unscheduled(running, quiet)
+            quiet_seconds = now - (running.changed if running.beat else self._last_progress)
+            if running.beat and quiet_seconds > stall_seconds:
+                message = f"no heartbeat for {quiet_seconds:.0f} s"
+                self._handle_failure(running, Failed(None, Reason.TASK_SILENT, message))
+            elif not running.beat and quiet_seconds > max(stall_seconds, START_SECONDS):
+                self._handle_unscheduled(running, quiet_seconds)
 
     def _check_machines(self, now: float) -> None:
         """Update the list of machines, and handle tasks whose machine is lost or missing."""
@@ -288,11 +294,11 @@ class Driver:
             return
         self._head_answered_at = now
         machines = self._cluster.machines
-        alive = {machine.id for machine in machines}
+        live_nodes = {machine.id for machine in machines}
         for running in self._active():
             if running.beat is not None:
                 # Ray waits for a worker on a lost machine as long as the connection seems open.
-                if running.beat.node.id not in alive:
+                if running.beat.node.id not in live_nodes:
                     self._handle_failure(running, Failed(None, Reason.LOST, "its machine is gone"))
             elif any(running.request.fits(machine) for machine in machines):
                 running.fitted = now
@@ -346,7 +352,7 @@ class Driver:
             Interrupted: a signal stopped the run.
             Resumable: the computation fails here too, or the output lacks the computed shard.
         """
-        tries, here = self._tries[shard.number], Node("", hostname())
+        tries, this_node = self._tries[shard.number], Node("", hostname())
         reason = f"{shard.name} failed {tries.failed} times on the cluster"
         if tries.is_refused:
             reason = f"No machine of the cluster takes {shard.name}"
@@ -354,10 +360,10 @@ class Driver:
         tries.count += 1
         request = TaskRequest(self._computation.budget.threads, tries.memory, {})
         running = RunningTask(self._task(shard, request.threads), shard, request)
-        self._note_start(running, here)
-        outcome = run_task(running.task, here, self._stop, self._reporter)
+        self._note_start(running, this_node)
+        outcome = run_task(running.task, this_node, self._stop, self._reporter)
         if isinstance(outcome, Failed):
-            self._note_failure(running, str(here), outcome.reason, outcome.message)
+            self._note_failure(running, str(this_node), outcome.reason, outcome.message)
             raise Resumable(
                 outcome.reason,
                 f"{shard.name} cannot be computed, on the cluster or here: {outcome.message}",
@@ -383,12 +389,12 @@ class Driver:
         return [running for running in self._running.values() if not running.given_up]
 
     def _report(self, shard: Shard | None = None) -> None:
-        written = sum(running.beat.nbytes for running in self._active() if running.beat)
-        total = sum(unit.nbytes for unit in self._plan.units)
+        written_bytes = sum(running.beat.nbytes for running in self._active() if running.beat)
+        total_bytes = sum(unit.nbytes for unit in self._plan.units)
         self._reporter.progressed(
             ProgressUpdate(
-                min(total, self._journal.bytes_done + written),
-                total,
+                min(total_bytes, self._journal.bytes_done + written_bytes),
+                total_bytes,
                 self._journal.units_done,
                 len(self._plan.units),
                 shard.name if shard else "",

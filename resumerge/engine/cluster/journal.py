@@ -24,7 +24,7 @@ class ShardJournal:
     """A journal of the shards that tasks finish. The first hash of each block is kept.
 
     Args:
-        computation: the computation of the attempt.
+        computation: the computation that is carried out; its ledger and shards are changed.
         exchange: the exchange through which tasks publish shards.
         watch: the watch that notices changed sources before a commit.
         progress: the progress of every unit, which `commit` updates.
@@ -68,22 +68,22 @@ class ShardJournal:
         if not self.exchange.has(shard, record):
             return False
         new_units = [unit for unit in record.units if not self.progress[unit.number].is_complete]
-        progress = [self.progress[unit.number] for unit in new_units]
-        before = bytes_committed(
-            [computation.plan.units[unit.number] for unit in new_units], progress
+        progress_before = [self.progress[unit.number] for unit in new_units]
+        bytes_before = bytes_committed(
+            [computation.plan.units[unit.number] for unit in new_units], progress_before
         )
         self._batch += 1
         self._units += len(new_units)
         self._nbytes += (
-            sum(computation.plan.units[unit.number].nbytes for unit in new_units) - before
+            sum(computation.plan.units[unit.number].nbytes for unit in new_units) - bytes_before
         )
-        totals = {
+        attempt_totals = {
             "units_committed": self._units,
             "bytes_committed": self._nbytes,
             "peak_rss": peak_rss(),
         }
         computation.ledger.units.commit_batch(
-            computation.attempt, self._batch, new_units, totals, self._sample()
+            computation.attempt, self._batch, new_units, attempt_totals, self._sample()
         )
         for unit in new_units:
             self.progress[unit.number] = Progress(
@@ -108,16 +108,21 @@ class ShardJournal:
             Resumable: the hashes of a block differ. An event records both.
         """
         for unit in record.units:
-            committed = self.progress[unit.number].hashes
-            if unit.hashes[: len(committed)] == committed:
+            committed_hashes = self.progress[unit.number].hashes
+            if unit.hashes[: len(committed_hashes)] == committed_hashes:
                 continue
             name = self.computation.plan.units[unit.number].name
-            places = range(0, len(committed), HASH_BYTES)
-            at = next(
-                n for n in places if unit.hashes[n:][:HASH_BYTES] != committed[n:][:HASH_BYTES]
+            hash_offsets = range(0, len(committed_hashes), HASH_BYTES)
+            byte_offset = next(
+                n
+                for n in hash_offsets
+                if unit.hashes[n:][:HASH_BYTES] != committed_hashes[n:][:HASH_BYTES]
             )
-            first, second = (hashes[at:][:HASH_BYTES].hex() for hashes in (committed, unit.hashes))
-            conflict = HashConflict(name, at // HASH_BYTES, first, second)
+            first_hash, second_hash = (
+                hashes[byte_offset:][:HASH_BYTES].hex()
+                for hashes in (committed_hashes, unit.hashes)
+            )
+            conflict = HashConflict(name, byte_offset // HASH_BYTES, first_hash, second_hash)
             facts = {"shard": shard.name, "task": task, "node": node, **asdict(conflict)}
             self.computation.ledger.events.add(EventKind.HASH_CONFLICT, **facts)
             raise Resumable(Reason.HASH_CONFLICT, conflict.message(shard.name, node))

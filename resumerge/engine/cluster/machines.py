@@ -30,13 +30,13 @@ class Machine:
         return self.resources.get("CPU", 0.0)
 
     def __str__(self) -> str:
-        custom = (
+        custom_resources = (
             f"{name}={n:g}"
             for name, n in sorted(self.resources.items())
             if not name.startswith(_NOT_ASKED_FOR)
         )
         memory = show_size(int(self.resources.get("memory", 0)))
-        return ", ".join((f"{self.cpus:g} processors", memory, *custom))
+        return ", ".join((f"{self.cpus:g} processors", memory, *custom_resources))
 
 
 @dataclass(frozen=True)
@@ -61,29 +61,31 @@ class TaskRequest:
         options: dict[str, Any] = {"num_cpus": self.threads}
         if self.memory is not None:
             options["memory"] = self.memory
-        custom = {name: n for name, n in self.further.items() if name not in TASK_OPTIONS}
-        if custom:
-            options["resources"] = custom
+        custom_resources = {name: n for name, n in self.further.items() if name not in TASK_OPTIONS}
+        if custom_resources:
+            options["resources"] = custom_resources
         return options | {n: v for n, v in self.further.items() if n in TASK_OPTIONS}
 
     def __str__(self) -> str:
-        further = ",".join(f"{name}={value}" for name, value in self.further.items())
+        further_text = ",".join(f"{name}={value}" for name, value in self.further.items())
         return (
             f"{self.threads} processors (--threads)"
             + (f", {show_size(self.memory)} (--memory)" if self.memory is not None else "")
-            + (f", {further} (--ray-resources)" if further else "")
+            + (f", {further_text} (--ray-resources)" if further_text else "")
         )
 
     def _needed(self) -> dict[str, float]:
-        needed: dict[str, float] = {"CPU": self.threads, "memory": self.memory or 0}
+        needed_amounts: dict[str, float] = {"CPU": self.threads, "memory": self.memory or 0}
         for name, value in self.further.items():
             if name == "num_gpus":
-                needed["GPU"] = value
+                needed_amounts["GPU"] = value
             elif name == "accelerator_type":
-                needed[_ACCELERATOR + value] = 0.001  # the amount by which Ray requests a type
+                needed_amounts[_ACCELERATOR + value] = (
+                    0.001  # the amount by which Ray requests a type
+                )
             else:
-                needed[name] = value
-        return needed
+                needed_amounts[name] = value
+        return needed_amounts
 
 
 def show_machines(machines: Collection[Machine]) -> str:

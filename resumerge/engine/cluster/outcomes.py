@@ -74,7 +74,7 @@ class HashConflict:
         """Return the message for the user, with the remedy.
 
         Args:
-            shard: the shard's name.
+            shard: the name of the shard that contains the block.
             node: the name of the machine that computed the second hash.
         """
         return (
@@ -92,7 +92,8 @@ class Failed:
 
     Args:
         node: the machine where the task ran; None if that is not known.
-        reason: the reason of the failure.
+        reason: the reason, by which the driver stops the run or chooses the memory of the next
+            task.
         message: a text on the failure.
     """
 

@@ -67,5 +67,5 @@ def check_is_ray(address: str, heartbeat: Callable[[], None]) -> None:
             "hangs: end it with `ray stop`, and start it again. Then resume.",
         )
     if process.returncode != 0:
-        lines = [line for line in errors.splitlines() if line.strip()]
-        raise ConnectionError(lines[-1] if lines else f"exit code {process.returncode}")
+        error_lines = [line for line in errors.splitlines() if line.strip()]
+        raise ConnectionError(error_lines[-1] if error_lines else f"exit code {process.returncode}")

@@ -58,7 +58,7 @@ class Heartbeats:
         """
         now = time.monotonic()
         try:
-            beats = self._exchange.beats([running.task.id for running in tasks])
+            beats_by_task = self._exchange.beats([running.task.id for running in tasks])
         except OSError as error:
             if getattr(error, "denied", False) or now - self._last_read > self._exchange.patience:
                 raise Resumable(
@@ -68,13 +68,13 @@ class Heartbeats:
                 running.changed = now
             return []
         self._last_read = now
-        updated = []
+        updated_tasks = []
         for running in tasks:
-            beat = beats.get(running.task.id)
+            beat = beats_by_task.get(running.task.id)
             if beat is not None and beat != running.beat:
                 running.beat, running.changed = beat, now
-                updated.append(running)
-        return updated
+                updated_tasks.append(running)
+        return updated_tasks
 
     def last(self, running: RunningTask) -> Beat | None:
         """Return the last heartbeat of a task that has ended, or None if it never sent one."""

@@ -22,7 +22,11 @@ def shard_plan(plan: Plan, number: int) -> Plan:
         replace(unit, number=n, shard=0)
         for n, unit in enumerate(plan.units[shard.first : shard.last])
     )
-    read_files = {(s.source, s.file) for unit in units for s in stored_in(unit.expression)}
+    read_files = {
+        (stored_tensor.source, stored_tensor.file)
+        for unit in units
+        for stored_tensor in stored_in(unit.expression)
+    }
     sources = tuple(
         _with_files(source, {file for n, file in read_files if n == number})
         for number, source in enumerate(plan.sources)
@@ -51,20 +55,20 @@ def shard_plan(plan: Plan, number: int) -> Plan:
 def _with_files(source: Source, read: set[str]) -> Source:
     """Return a source with only the files to read, and with tensors only of remote files."""
     prefixes = {"base/": source.base, "adapter/": source.adapter}
-    parts = {
+    reduced_parts = {
         prefix: part and _with_files(part, {name.removeprefix(prefix) for name in read})
         for prefix, part in prefixes.items()
     }
     files: dict[str, SourceFile] = {
         name: replace(file, first=b"") for name, file in source.files.items() if name in read
     }
-    kept = files if source.kind in REMOTE else {}
+    files_with_tensors = files if source.kind in REMOTE else {}
     return replace(
         source,
         tensors={
             name: tensor
             for name, tensor in source.tensors.items()
-            if isinstance(tensor, Stored) and tensor.file in kept
+            if isinstance(tensor, Stored) and tensor.file in files_with_tensors
         },
         files=files,
         config={},
@@ -72,6 +76,6 @@ def _with_files(source: Source, read: set[str]) -> Source:
         companions={},
         notes=(),
         left_out=(),
-        base=parts["base/"],
-        adapter=parts["adapter/"],
+        base=reduced_parts["base/"],
+        adapter=reduced_parts["adapter/"],
     )

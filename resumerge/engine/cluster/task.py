@@ -57,7 +57,7 @@ class ShardTask:
         shard: the shard's number in the run's plan.
         first: the number of the shard's first unit in the run's plan.
         endpoint: the task's side of the exchange with the driver.
-        fingerprint: the run's fingerprint.
+        fingerprint: the fingerprint of the run, which the task's record repeats.
         versions: the versions that the plan was made with.
         plan: the result of `shard_plan`, pickled. A worker compares versions before it unpickles
             the plan.
@@ -92,15 +92,15 @@ def run_task(
     """Compute and publish the shard of a task on this machine, without comparing versions.
 
     Args:
-        task: the task.
-        node: this machine.
+        task: the task, whose plan is unpickled here.
+        node: this machine, which heartbeats and the outcome name.
         stop: the request to stop that signals set.
         inner: a reporter that also receives the heartbeats; None outside the driver.
 
     Raises:
         Interrupted: a signal asked to stop.
     """
-    started = time.monotonic()
+    task_started = time.monotonic()
     try:
         with task.endpoint.working_folder() as folder:
             reporter = TaskReporter(task.endpoint, node, inner)
@@ -124,16 +124,16 @@ def run_task(
     except InputError as error:
         return Failed(node, Reason.REFUSED, str(error))
     except DISK_ERRORS as error:
-        stopped = as_resumable(error)
-        return Failed(node, stopped.reason, stopped.message)
+        stop_error = as_resumable(error)
+        return Failed(node, stop_error.reason, stop_error.message)
     except MemoryError as error:
         return Failed(node, Reason.OOM, f"out of memory: {error}")
     except Exception as error:
         return Failed(node, Reason.ERROR, f"{type(error).__name__}: {error}")
     [shard] = plan.shards
-    seconds = time.monotonic() - started
-    traffic = reader.ranges.bytes_received, reader.ranges.requests
-    return Finished(node, record, shard.nbytes, seconds, peak_rss(), *traffic)
+    seconds = time.monotonic() - task_started
+    streamed_counts = reader.ranges.bytes_received, reader.ranges.requests
+    return Finished(node, record, shard.nbytes, seconds, peak_rss(), *streamed_counts)
 
 
 def _compute(
@@ -141,12 +141,15 @@ def _compute(
 ) -> ShardRecord:
     """Merge the task's plan in `folder`, with a temporary ledger, and return the hashes."""
     reuse_freed_memory()
-    estimated = estimate(plan, context.options.mirror)
-    budget = resource_budget(context, plan, estimated, memory_wait=context.options.memory_wait)
-    sparse = starts_sparse(estimated, folder, frees=False)
-    files = ShardFiles(plan, folder, context.storage, sparse=sparse)
+    plan_estimate = estimate(plan, context.options.mirror)
+    budget = resource_budget(context, plan, plan_estimate, memory_wait=context.options.memory_wait)
+    is_sparse = starts_sparse(plan_estimate, folder, frees=False)
+    files = ShardFiles(plan, folder, context.storage, sparse=is_sparse)
     # SQLite needs a local disk, so the ledger is not in the output's folder, which may be shared.
-    with TemporaryFolder() as state, closing(Ledger.create(state / LEDGER_FILE)) as ledger:
+    with (
+        TemporaryFolder() as state_folder,
+        closing(Ledger.create(state_folder / LEDGER_FILE)) as ledger,
+    ):
         ledger.begin(_run_row(task, folder), source_rows(plan), shard_rows(plan), unit_rows(plan))
         attempt = ledger.attempts.start(
             {"pid": os.getpid(), "host": hostname(), "boot_id": boot_id(), "budget": budget.memory}
@@ -165,10 +168,10 @@ def _compute(
             )
             computation.run(ledger.units.progress())
         context.stop.check()
-        units = tuple(
+        unit_commits = tuple(
             UnitCommit.of_row(row, task.first + row["number"]) for row in ledger.units.all()
         )
-    return ShardRecord(task.fingerprint, units)
+    return ShardRecord(task.fingerprint, unit_commits)
 
 
 def _run_row(task: ShardTask, folder: Path) -> dict[str, object]:

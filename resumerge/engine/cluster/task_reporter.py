@@ -17,7 +17,7 @@ class TaskReporter(Reporter):
 
     Args:
         endpoint: the task's side of the exchange, whose working folder exists.
-        node: this machine.
+        node: the machine that heartbeats name.
         inner: a reporter that also receives heartbeats and the texts of waits; None outside the
             driver.
 

@@ -42,14 +42,14 @@ class Beat:
     def of_bytes(cls, data: bytes) -> Beat | None:
         """Parse an untrusted heartbeat; return None if it is invalid."""
         try:
-            decoded = json.loads(data)
-            node = Node(**decoded["node"])
-            beat = cls(node, *(decoded[name] for name in ("count", "budget", "nbytes")))
+            decoded_beat = json.loads(data)
+            node = Node(**decoded_beat["node"])
+            beat = cls(node, *(decoded_beat[name] for name in ("count", "budget", "nbytes")))
         except (ValueError, TypeError, KeyError, RecursionError):
             return None
         texts, numbers = (node.id, node.host), (beat.count, beat.budget, beat.nbytes)
-        valid = all(type(t) is str for t in texts) and all(type(n) is int for n in numbers)
-        return beat if valid else None
+        is_valid = all(type(t) is str for t in texts) and all(type(n) is int for n in numbers)
+        return beat if is_valid else None
 
 
 class TaskAbandoned(ResumergeError):

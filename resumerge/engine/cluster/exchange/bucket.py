@@ -35,10 +35,10 @@ class BucketExchange(Exchange):
     """The driver's side of an exchange in a bucket: see `recovery/uploaded.py`.
 
     Args:
-        plan: the run's plan.
-        ledger: the run's ledger.
+        plan: the plan of the run, which the records of adopted shards must fit.
+        ledger: the ledger in which shards are journaled and renamed files are recorded.
         files: the shards on this machine, which do not include the shards that tasks compute.
-        mirror: the mirror session.
+        mirror: the session with the run's mirror, whose store must be a bucket.
         replicator: the mirror's replicator, already started.
         waiting: called a few times a second while waiting for the mirror.
     """
@@ -63,13 +63,17 @@ class BucketExchange(Exchange):
     def open(self, pending: Sequence[Shard]) -> None:
         # Without a snapshot, other machines could not tell which run the shards belong to.
         self._replicator.wait_for_snapshot(self._waiting)
-        listed = self._ask(self._store.list)
-        uploaded = [shard for shard in pending if shard.name in listed]
-        orphans = [shard.name for shard in uploaded if listed[shard.name] == shard.nbytes]
-        backups = backup_names({shard.name for shard in uploaded} - set(orphans), listed)
+        listed_sizes = self._ask(self._store.list)
+        uploaded_shards = [shard for shard in pending if shard.name in listed_sizes]
+        orphan_names = [
+            shard.name for shard in uploaded_shards if listed_sizes[shard.name] == shard.nbytes
+        ]
+        backups = backup_names(
+            {shard.name for shard in uploaded_shards} - set(orphan_names), listed_sizes
+        )
         # A pending shard of the right size is damaged, or its task died before writing the record.
         # It is deleted, because no snapshot refers to it.
-        self._change(lambda: self._store.put({}, orphans))
+        self._change(lambda: self._store.put({}, orphan_names))
         for name, new_name in backups.items():
             self._change(lambda: back_up(self._mirror, {name: new_name}))  # noqa: B023, called now
             self._ledger.events.add(
@@ -83,12 +87,12 @@ class BucketExchange(Exchange):
         return BucketEndpoint(self._store.url, name, nonce, limits.rate, limits.stall_seconds)
 
     def beats(self, tasks: Collection[str]) -> Mapping[str, Beat]:
-        listed = self._store.list() if tasks else {}
-        names = {task: self._name(task).name for task in tasks}
+        listed_sizes = self._store.list() if tasks else {}
+        object_names = {task: self._name(task).name for task in tasks}
         beats = {
             task: Beat.of_bytes(read_object(self._store, name))
-            for task, name in names.items()
-            if name in listed
+            for task, name in object_names.items()
+            if name in listed_sizes
         }
         return {task: beat for task, beat in beats.items() if beat is not None}
 
@@ -109,7 +113,7 @@ class BucketExchange(Exchange):
         replicator = self._replicator
         try:
             replicator.check()
-            adopted, superfluous = adopt_uploaded(
+            adopted_numbers, superfluous_tasks = adopt_uploaded(
                 self._plan,
                 self._ledger,
                 self._files,
@@ -119,8 +123,8 @@ class BucketExchange(Exchange):
             )
         except (InputError, Resumable):  # the next attempt will adopt the shards
             return []
-        self._replicator.uploaded(superfluous)
-        return adopted
+        self._replicator.uploaded(superfluous_tasks)
+        return adopted_numbers
 
     def close(self) -> None:
         """End the exchange. The replicator or the next attempt removes the remaining objects."""

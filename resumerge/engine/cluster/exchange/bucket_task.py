@@ -112,9 +112,9 @@ class BucketEndpoint(TaskEndpoint):
         def attempt() -> ShardRecord:
             self._write(beat.as_json())  # raises if the task has been given up
             uploaded = self._upload(plan, record, beat.node, paced)
-            complete = replace(record, uploaded=uploaded)
-            self._write({**beat.as_json(), RECORD: complete.as_json()})
-            return complete
+            complete_record = replace(record, uploaded=uploaded)
+            self._write({**beat.as_json(), RECORD: complete_record.as_json()})
+            return complete_record
 
         backoff = Backoff(first=1.0, longest=30.0, seconds=self.patience)
         try:
@@ -133,21 +133,21 @@ class BucketEndpoint(TaskEndpoint):
     def _upload(self, plan: Plan, record: ShardRecord, node: Node, moved: Moved) -> Uploaded:
         """Upload the shard, or compare it with the shard that another task uploaded."""
         name = plan.shards[0].name
-        path = self._folder / name
-        nbytes = path.stat().st_size
+        shard_path = self._folder / name
+        nbytes = shard_path.stat().st_size
         uploaded_before = self._store.listed(name)
-        sha256 = self._store.create(name, path, moved) if uploaded_before is None else None
-        listed = uploaded_before or self._store.listed(name)
-        if listed is None:
+        sha256 = self._store.create(name, shard_path, moved) if uploaded_before is None else None
+        listed_object = uploaded_before or self._store.listed(name)
+        if listed_object is None:
             raise StoreError(f"{name} in {self.url} was deleted")
-        if listed.nbytes != nbytes:
+        if listed_object.nbytes != nbytes:
             message = f"Another file has the name {name} in {self.url}: resuming renames it"
             raise Resumable(Reason.MIRROR, message)
         if sha256 is None:
             sha256 = self._compare(plan, record, node, moved)
         else:
             self._created = True
-        return Uploaded(nbytes, sha256, listed.etag)
+        return Uploaded(nbytes, sha256, listed_object.etag)
 
     def _compare(self, plan: Plan, record: ShardRecord, node: Node, moved: Moved) -> str:
         """Compare the shard with the one that another task uploaded, and return its SHA-256.
@@ -155,13 +155,13 @@ class BucketEndpoint(TaskEndpoint):
         Raises:
             Resumable: the shards differ.
         """
-        name, copy = plan.shards[0].name, self._folder / "uploaded"
-        computed = sha256_of(self._folder / name, lambda: moved(0))
-        if self._store.sha256(name, moved) != computed:
-            self._store.download(name, copy, moved)
-            compare_with_record(copy, name, plan, record, node)
+        name, downloaded_copy = plan.shards[0].name, self._folder / "uploaded"
+        computed_sha256 = sha256_of(self._folder / name, lambda: moved(0))
+        if self._store.sha256(name, moved) != computed_sha256:
+            self._store.download(name, downloaded_copy, moved)
+            compare_with_record(downloaded_copy, name, plan, record, node)
             raise StoreError(f"{name} in {self.url} was replaced while it was read")
-        return computed
+        return computed_sha256
 
     def _remove_orphans(self, name: str) -> None:
         """Remove the shard and parts that this task uploaded, unless a run or a model needs them.
@@ -170,10 +170,10 @@ class BucketEndpoint(TaskEndpoint):
         upload. The shard is removed only if the bucket contains no finished model either.
         """
         with suppress(OSError):
-            listed = self._store.list()
-            if not fencing_tokens(listed):
+            listed_sizes = self._store.list()
+            if not fencing_tokens(listed_sizes):
                 self._store.abandon_uploads([name])
-                if self._created and MANIFEST_FILE not in listed:
+                if self._created and MANIFEST_FILE not in listed_sizes:
                     self._store.put({}, [name])
 
     def _write(self, content: Mapping[str, Any]) -> None:
@@ -183,8 +183,8 @@ class BucketEndpoint(TaskEndpoint):
             TaskAbandoned: the object was deleted or changed by another process.
             StoreError: the bucket cannot be used now.
         """
-        data = _content(self.nonce, content)
-        for content_now in (self._unsure, data) if self._unsure else (data,):
+        new_content = _content(self.nonce, content)
+        for content_now in (self._unsure, new_content) if self._unsure else (new_content,):
             self._unsure = content_now
             if not self._store.put_if_unchanged(self.object.name, content_now, self._written):
                 raise TaskAbandoned

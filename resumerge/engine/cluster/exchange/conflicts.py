@@ -19,20 +19,20 @@ def compare_with_record(path: Path, name: str, plan: Plan, record: ShardRecord, 
 
     Args:
         path: the path of the published shard, or of a copy of that shard.
-        name: the shard's name.
+        name: the name of the shard in the output, for the message.
         plan: the plan of one shard.
         record: the hashes of the blocks that this machine computed.
-        node: this machine.
+        node: the machine that computed the hashes of `record`.
 
     Raises:
         Resumable: the hashes of a block differ.
     """
     with path.open("rb") as shard:
         for unit, commit in zip(plan.units, record.units):
-            block = first_mismatch(shard.fileno(), unit, commit.hashes)
-            if block is not None:
-                offset, nbytes = unit.block_span(block)
-                first = hash_block(os.pread(shard.fileno(), nbytes, offset)).hex()
-                second = commit.hashes[HASH_BYTES * block :][:HASH_BYTES].hex()
-                conflict = HashConflict(unit.name, block, first, second)
+            block_number = first_mismatch(shard.fileno(), unit, commit.hashes)
+            if block_number is not None:
+                offset, nbytes = unit.block_span(block_number)
+                published_hash = hash_block(os.pread(shard.fileno(), nbytes, offset)).hex()
+                computed_hash = commit.hashes[HASH_BYTES * block_number :][:HASH_BYTES].hex()
+                conflict = HashConflict(unit.name, block_number, published_hash, computed_hash)
                 raise Resumable(Reason.HASH_CONFLICT, conflict.message(name, str(node)))

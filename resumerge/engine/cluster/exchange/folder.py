@@ -49,7 +49,7 @@ class FolderEndpoint(TaskEndpoint):
 
     Args:
         folder: the folder of the attempt's tasks, on the disk that all machines share.
-        task: the task's id.
+        task: the id of the task, which is also the name of its folder.
         shard: the shard's number in the run's plan.
         out: the output's folder.
     """
@@ -81,11 +81,11 @@ class FolderEndpoint(TaskEndpoint):
             shutil.rmtree(self.own_folder, ignore_errors=True)
 
     def beat(self, beat: Beat) -> None:
-        path = self.own_folder / _BEAT
-        partial = path.with_suffix(".new")
+        beat_path = self.own_folder / _BEAT
+        partial_path = beat_path.with_suffix(".new")
         try:
-            partial.write_text(json.dumps(beat.as_json()), encoding="utf-8")
-            os.replace(partial, path)  # noqa: PTH105
+            partial_path.write_text(json.dumps(beat.as_json()), encoding="utf-8")
+            os.replace(partial_path, beat_path)  # noqa: PTH105
         except FileNotFoundError:
             raise TaskAbandoned from None
 
@@ -95,17 +95,17 @@ class FolderEndpoint(TaskEndpoint):
         [shard] = plan.shards
         storage = Storage()
         files = ShardFiles(plan, self.out, storage)
-        final = files.final(shard)
-        if files.has_size_and_header(shard, final):
-            compare_with_record(final, shard.name, plan, record, beat.node)
+        final_path = files.final(shard)
+        if files.has_size_and_header(shard, final_path):
+            compare_with_record(final_path, shard.name, plan, record, beat.node)
             return record
         if not self.own_folder.is_dir():
             raise TaskAbandoned
-        if os.path.lexists(final):
-            rename_to_backup(final, storage)
-        storage.make_folder(final.parent)
+        if os.path.lexists(final_path):
+            rename_to_backup(final_path, storage)
+        storage.make_folder(final_path.parent)
         write_record(self.folder, self.shard, record, storage)
-        storage.rename(self.own_folder / shard.name, final)
+        storage.rename(self.own_folder / shard.name, final_path)
         return record
 
 
@@ -120,9 +120,9 @@ class FolderExchange(Exchange):
     """The driver's side of an exchange in a folder.
 
     Args:
-        plan: the run's plan.
-        ledger: the run's ledger.
-        files: the run's shards.
+        plan: the plan of the run, which the records of adopted shards must fit.
+        ledger: the ledger in which `adopt` journals shards.
+        files: the files of the shards in the output's folder, below which the tasks work.
         waiting: called a few times a second while waiting for a file.
     """
 
@@ -150,14 +150,14 @@ class FolderExchange(Exchange):
         return published_record(record_path(self._folder, shard.number))
 
     def has(self, shard: Shard, record: ShardRecord) -> bool:
-        path = self._files.final(shard)
+        final_path = self._files.final(shard)
         deadline = time.monotonic() + VISIBLE_SECONDS
-        while not self._files.has_size_and_header(shard, path):
-            if path.exists() or time.monotonic() > deadline:
+        while not self._files.has_size_and_header(shard, final_path):
+            if final_path.exists() or time.monotonic() > deadline:
                 return False
-            folder = next((f for f in path.parents if f.exists()), path.parent)
+            nearest_folder = next((f for f in final_path.parents if f.exists()), final_path.parent)
             with suppress(OSError):
-                next(folder.iterdir(), None)  # makes NFS read the folder again
+                next(nearest_folder.iterdir(), None)  # makes NFS read the folder again
             self._waiting()
             time.sleep(0.2)
         return True
