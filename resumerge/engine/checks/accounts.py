@@ -28,9 +28,9 @@ def problems_of_accounts(accounts: Accounts, *, strict: bool) -> Iterator[Proble
                 fix="Report this as a bug in resumerge, with the recipe; or leave this model out",
             )
         elif strict and model.lost:
-            lost = sum(map(len, model.lost.values()))
+            lost_count = sum(map(len, model.lost.values()))
             yield Problem(
-                f"{counted(lost, 'tensor')} would not be used",
+                f"{counted(lost_count, 'tensor')} would not be used",
                 where=model.model,
                 expected="every tensor of every model used, because of --strict",
                 found="; ".join(

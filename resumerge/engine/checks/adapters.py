@@ -33,8 +33,10 @@ def check_adapters(plan: Plan) -> Iterator[Problem]:
     """
     for source in plan.sources:
         with closing(SourceReader([source])) as reader:
-            tensors = _adapter_tensors(source)
-            not_finite = sorted(tensor.name for tensor in tensors if not _is_finite(reader, tensor))
+            adapter_tensors = _adapter_tensors(source)
+            not_finite = sorted(
+                tensor.name for tensor in adapter_tensors if not _is_finite(reader, tensor)
+            )
         if not_finite:
             yield Problem(
                 "The adapter has numbers that are not finite",
@@ -50,18 +52,22 @@ def _adapter_tensors(source: Source) -> Iterator[Stored]:
     """Yield the tensors of an adapter that are used and stored on this disk."""
     if source.adapter is None and not source.is_adapter:
         return
-    for stored in {t for tensor in source.tensors.values() for t in stored_in(tensor)}:
-        is_of_adapter = source.is_adapter or stored.file.startswith("adapter/")
-        if is_of_adapter and stored.dtype in FLOATS and source.files[stored.file].present:
-            yield stored
+    for stored_tensor in {t for tensor in source.tensors.values() for t in stored_in(tensor)}:
+        is_of_adapter = source.is_adapter or stored_tensor.file.startswith("adapter/")
+        if (
+            is_of_adapter
+            and stored_tensor.dtype in FLOATS
+            and source.files[stored_tensor.file].present
+        ):
+            yield stored_tensor
 
 
 def _is_finite(reader: SourceReader, stored: Stored) -> bool:
     strides = stored.strides or ()
     last_element = sum((length - 1) * step for length, step in zip(stored.shape, strides))
-    elements = last_element + 1 if strides and stored.numel else stored.numel
-    for start in range(0, elements, PIECE_ELEMENTS):
-        stop = min(start + PIECE_ELEMENTS, elements)
+    element_count = last_element + 1 if strides and stored.numel else stored.numel
+    for start in range(0, element_count, PIECE_ELEMENTS):
+        stop = min(start + PIECE_ELEMENTS, element_count)
         buffer = np.empty(nbytes(stored.dtype, stop - start), np.uint8)
         offset = stored.offset + nbytes(stored.dtype, start)
         reader.fill(replace(stored, source=0), offset, buffer.data)

@@ -33,9 +33,9 @@ def check_cluster(
     """Return the problems of ``--ray``: conflicting options or plans, or no cluster at the address.
 
     Args:
-        options: the run's options.
-        plan: the plan.
-        estimate: the plan's estimate.
+        options: the options, with those that the command inherits from an existing run.
+        plan: the plan of the run; plans that only one machine can compute are problems.
+        estimate: the estimate of `plan`, with its steps.
         out: the output; None if the command names none.
     """
     if options.ray is None:
@@ -126,8 +126,8 @@ def most_shards_here(context: RunContext) -> int | None:
 
 def puts_into_bucket(options: Options) -> bool:
     """Return whether a cluster's tasks upload shards to a bucket, and no disk keeps them."""
-    in_bucket = options.mirror is not None and is_bucket(options.mirror)
-    return options.ray is not None and in_bucket and bool(options.mirror_then_delete)
+    is_mirror_in_bucket = options.mirror is not None and is_bucket(options.mirror)
+    return options.ray is not None and is_mirror_in_bucket and bool(options.mirror_then_delete)
 
 
 def _folder_of_tasks(folder: Path) -> list[Problem]:
@@ -153,13 +153,13 @@ def _connected_elsewhere(address: str) -> list[Problem]:
     ray = sys.modules.get("ray")
     if ray is None or not ray.is_initialized() or address == "auto":
         return []
-    connected = str(ray.get_runtime_context().gcs_address)
-    if address != LOCAL_CLUSTER and _resolved(address) == _resolved(connected):
+    connected_address = str(ray.get_runtime_context().gcs_address)
+    if address != LOCAL_CLUSTER and _resolved(address) == _resolved(connected_address):
         return []
     return [
         Problem(
             "This process is connected to a Ray cluster already",
-            where=connected,
+            where=connected_address,
             expected=f"no connection, or one to {address}",
             found=f"ray={address!r}",
             fix='give ray="auto", which uses that connection, or call ray.shutdown() before',

@@ -18,9 +18,10 @@ def check_companions(context: RunContext, plan: Plan, name: str) -> list[str]:
     Files of Hub models that are not in the cache are downloaded, since they are small.
 
     Args:
-        context: the run's context.
-        plan: the plan.
-        name: the model's name.
+        context: its metadata cache serves to read remote files; with `offline`, none is downloaded.
+        plan: the plan of a new or an existing run; if it is of a sweep, each variant's files are
+            read.
+        name: the name that the model's card will show.
 
     Returns:
         a reminder for each damaged file that is copied nevertheless.
@@ -33,10 +34,14 @@ def check_companions(context: RunContext, plan: Plan, name: str) -> list[str]:
     reminders = []
     copied_files: dict[Path, str] = {}
     for model_plan in plan.variants.values() or (plan,):
-        files = companions(model_plan, name, context.metadata, {}, offline=context.options.offline)
-        copied_files |= {content: file for file, content in files if isinstance(content, Path)}
-    for path, file in copied_files.items():
-        if damage := _damage(path, file):
+        model_files = companions(
+            model_plan, name, context.metadata, {}, offline=context.options.offline
+        )
+        copied_files |= {
+            content: file_name for file_name, content in model_files if isinstance(content, Path)
+        }
+    for path, file_name in copied_files.items():
+        if damage := _damage(path, file_name):
             reminders.append(
                 f"{path} is damaged ({damage}): download or save it again, or it is copied as it is"
             )
@@ -46,10 +51,10 @@ def check_companions(context: RunContext, plan: Plan, name: str) -> list[str]:
 def are_cached(plan: Plan) -> bool:
     """Return whether `check_companions` needs no downloads."""
     reference = plan.reference_model
-    models = [reference.carrier, tokenizer_part(reference)]
+    needed_sources = [reference.carrier, tokenizer_part(reference)]
     if plan.vocabulary is not None:
-        models.append(plan.vocabulary.host.source)
-    return all(map(_is_cached, models))
+        needed_sources.append(plan.vocabulary.host.source)
+    return all(map(_is_cached, needed_sources))
 
 
 def _is_cached(source: Source) -> bool:

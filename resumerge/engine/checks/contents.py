@@ -28,15 +28,17 @@ OnProgress = Callable[[int, int], None]
 
 def touched_files(plan: Plan, ledger: Ledger) -> set[SourceFileKey]:
     """Return the local files whose stamps differ from the stamps in the ledger."""
-    stamps = {row["model"]: json.loads(row["stamps"] or "{}") for row in ledger.sources()}
-    touched = set()
-    for number, source in enumerate(plan.sources):
-        for name, file in source.files.items():
-            model, name_in_model = source.part_of(name)
-            stamp_in_ledger = FileStamp.of_json(stamps.get(model.ref.text, {}).get(name_in_model))
+    stamps_by_model = {row["model"]: json.loads(row["stamps"] or "{}") for row in ledger.sources()}
+    touched_keys = set()
+    for source_number, source in enumerate(plan.sources):
+        for file_name, file in source.files.items():
+            model, name_in_model = source.part_of(file_name)
+            stamp_in_ledger = FileStamp.of_json(
+                stamps_by_model.get(model.ref.text, {}).get(name_in_model)
+            )
             if file.stamp and file.stamp.differs(stamp_in_ledger, but_names=source.linked):
-                touched.add((number, name))
-    return touched
+                touched_keys.add((source_number, file_name))
+    return touched_keys
 
 
 def changed_files(
@@ -56,28 +58,28 @@ def changed_files(
     with closing(SourceReader(plan.sources)) as reader:
         evaluator = Evaluator(plan, estimate, reader)
         evaluator.start_thread()
-        changed: set[SourceFileKey] = set()
+        differing_files: set[SourceFileKey] = set()
         total_bytes = sum(
             _operand_bytes(unit, n) for unit, _, n, _ in _suspects(plan, ledger, touched)
         )
         bytes_read = 0
         for unit, row, operand, files in _suspects(plan, ledger, touched):
-            if files.isdisjoint(changed) and _differs(plan, evaluator, unit, row, operand):
-                changed |= files & touched
+            if files.isdisjoint(differing_files) and _differs(plan, evaluator, unit, row, operand):
+                differing_files |= files & touched
             bytes_read += _operand_bytes(unit, operand)
             on_progress(bytes_read, total_bytes)
-    return changed
+    return differing_files
 
 
 def read_before(plan: Plan, ledger: Ledger, touched: Set[SourceFileKey]) -> ReadBefore:
     """Return whether committed blocks have read none, some or all of these files' tensors."""
-    blocks = committed = 0
+    block_count = committed_count = 0
     for row in (row for shard in plan.shards for row in ledger.units.all(shard.number)):
         unit = plan.units[row["number"]]
         if any(files & touched for files in hashed_operands(plan, unit).values()):
-            blocks += unit.blocks
-            committed += row["committed_blocks"]
-    return "none" if not committed else "all" if committed == blocks else "some"
+            block_count += unit.blocks
+            committed_count += row["committed_blocks"]
+    return "none" if not committed_count else "all" if committed_count == block_count else "some"
 
 
 def units_of(
@@ -110,21 +112,23 @@ def _suspects(
 
 
 def _differs(plan: Plan, evaluator: Evaluator, unit: Unit, row: Row, operand: int) -> bool:
-    operands = list(hashed_operands(plan, unit))
-    hashes = committed_input_hashes(unit, row)
+    operand_numbers = list(hashed_operands(plan, unit))
+    input_hashes = committed_input_hashes(unit, row)
     if unit.numel == 0:
         return False
-    if len(hashes) != row["committed_blocks"] * len(operands) * HASH_BYTES:
+    if len(input_hashes) != row["committed_blocks"] * len(operand_numbers) * HASH_BYTES:
         return True
-    hashes_before = operand_hashes(hashes, operands.index(operand), len(operands))
+    hashes_before = operand_hashes(
+        input_hashes, operand_numbers.index(operand), len(operand_numbers)
+    )
     return any(
-        evaluator.input_hashes(unit, index, [operand]) != expected
-        for index, expected in enumerate(hashes_before)
+        evaluator.input_hashes(unit, index, [operand]) != hash_before
+        for index, hash_before in enumerate(hashes_before)
     )
 
 
 def _operand_bytes(unit: Unit, operand: int) -> int:
     """Return the bytes that must be read from files to compare an operand."""
     tensor = unit.expression
-    compared = tensor.operands[operand] if isinstance(tensor, Merged) else tensor
-    return sum(stored.nbytes for stored in stored_in(compared))
+    compared_tensor = tensor.operands[operand] if isinstance(tensor, Merged) else tensor
+    return sum(stored.nbytes for stored in stored_in(compared_tensor))

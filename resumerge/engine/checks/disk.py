@@ -29,11 +29,11 @@ def check_disk(
             mirror has them.
         cluster: whether a cluster computes the output; it needs every shard in the output.
     """
-    free = free_bytes(out)
-    if free >= needed:
+    available_bytes = free_bytes(out)
+    if available_bytes >= needed:
         return []
-    smaller = "choose smaller shards with --shard-size"
-    elsewhere = (
+    shard_size_advice = "choose smaller shards with --shard-size"
+    mirror_advice = (
         "move each shard to a mirror when it is done, with --mirror and --mirror-then-delete"
     )
     return [
@@ -43,9 +43,9 @@ def check_disk(
             else "The disk is too small for the output",
             where=str(out),
             expected=f"{show_size(needed)} free",
-            found=f"{show_size(free)} free",
-            fix=f"free {show_size(needed - free)}, or name an output on another disk"
-            + ("" if cluster else f", or {smaller if then_delete else elsewhere}"),
+            found=f"{show_size(available_bytes)} free",
+            fix=f"free {show_size(needed - available_bytes)}, or name an output on another disk"
+            + ("" if cluster else f", or {shard_size_advice if then_delete else mirror_advice}"),
         )
     ]
 
@@ -56,8 +56,8 @@ def check_downloads(
     """Return the problems of downloads: missing files when offline, or too little disk space.
 
     Args:
-        plan: the plan.
-        estimate: the plan's estimate.
+        plan: the plan whose sources contain the missing files.
+        estimate: the estimate of `plan`, which lists the files that are `missing` here.
         out: the output's folder.
         output: bytes that the output needs on its disk, which may also be a cache's disk.
         offline: whether the network must not be used.
@@ -65,25 +65,25 @@ def check_downloads(
             not checked then.
     """
     source_files = [(plan.sources[number], name) for number, name in sorted(estimate.missing)]
-    files = [remote_file(source, name) for source, name in source_files]
-    unreachable = [file for file in files if offline or file.is_offline]
-    if unreachable:
-        by_version: dict[str, list[RemoteFile]] = {}
-        for file in unreachable:
-            by_version.setdefault(file.version, []).append(file)
+    remote_files = [remote_file(source, name) for source, name in source_files]
+    unreachable_files = [file for file in remote_files if offline or file.is_offline]
+    if unreachable_files:
+        files_by_version: dict[str, list[RemoteFile]] = {}
+        for file in unreachable_files:
+            files_by_version.setdefault(file.version, []).append(file)
         return [
             missing_files[0].offline_error(list(map(describe_missing, missing_files))).problems[0]
-            for missing_files in by_version.values()
+            for missing_files in files_by_version.values()
         ]
-    by_disk: dict[int, list[RemoteFile]] = {}
-    for file, (source, name) in zip(files, source_files):
+    files_by_disk: dict[int, list[RemoteFile]] = {}
+    for file, (source, name) in zip(remote_files, source_files):
         if source.is_streamed(name):
             continue
-        by_disk.setdefault(_device(file.cache), []).append(file)
+        files_by_disk.setdefault(_device(file.cache), []).append(file)
     if evict:
         return []
     problems = []
-    for device, downloads in by_disk.items():
+    for device, downloads in files_by_disk.items():
         needed_bytes = sum(file.size - partial_bytes(file) for file in downloads)
         if needed_bytes:  # `output` includes space for companions and ledger
             needed_bytes += output if device == _device(out) else FREE_BESIDE_DOWNLOADS
@@ -103,16 +103,18 @@ def disk_needed(plan: Plan, estimate: Estimate, out: Path, output: int, *, evict
     """Return the bytes that the output and the downloads need together on the output's disk.
 
     Args:
-        plan: the plan.
-        estimate: the plan's estimate.
+        plan: the plan whose sources contain the missing files.
+        estimate: the estimate of `plan`, which lists the files that are `missing` here.
         out: the output's folder.
         output: the bytes that the output needs.
         evict: whether downloads are deleted when they are no longer needed; they do not count then.
     """
     missing_files = [(plan.sources[number], name) for number, name in sorted(estimate.missing)]
     downloads = [remote_file(*key) for key in missing_files if not key[0].is_streamed(key[1])]
-    same_disk = [file for file in downloads if _device(file.cache) == _device(out)]
-    return output + (0 if evict else sum(file.size - partial_bytes(file) for file in same_disk))
+    downloads_on_disk = [file for file in downloads if _device(file.cache) == _device(out)]
+    return output + (
+        0 if evict else sum(file.size - partial_bytes(file) for file in downloads_on_disk)
+    )
 
 
 def _too_small_for_downloads(cache: Path, needed: int, largest: int) -> list[Problem]:
@@ -123,19 +125,19 @@ def _too_small_for_downloads(cache: Path, needed: int, largest: int) -> list[Pro
         needed: the free bytes that are needed.
         largest: the bytes of the largest download, which even --evict needs.
     """
-    free = free_bytes(cache)
-    if free >= needed:
+    available_bytes = free_bytes(cache)
+    if available_bytes >= needed:
         return []
     return [
         Problem(
             "The disk is too small for the downloads",
             where=str(existing_folder(cache)),
             expected=f"{show_size(needed)} free",
-            found=f"{show_size(free)} free",
+            found=f"{show_size(available_bytes)} free",
             fix="free some space, move the cache by setting HF_HOME, or add "
             + (
                 "--evict, which deletes downloads of this run when they are no longer needed"
-                if largest < free
+                if largest < available_bytes
                 else "--stream, which reads models by ranges and stores none of them"
             ),
         )

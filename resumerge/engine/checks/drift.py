@@ -44,7 +44,7 @@ def check_recipe_drift(
     shows it.
 
     Args:
-        context: the run's context.
+        context: its state folder and options are repeated in the advice of the error.
         record: the run's row in its ledger.
         wanted: the recipe that the command names, or the current content of the run's recipe file.
             None to use the recipe that the run was created with.
@@ -75,8 +75,8 @@ def check_source_drift(
         InputError: something differs; the error names it and says what to do.
         Resumable: a file cannot be read now.
     """
-    corrected = is_corrected_method(record, plan, ledger)
-    check_same_plan(context, record, plan, ledger, but_methods=corrected)
+    is_corrected = is_corrected_method(record, plan, ledger)
+    check_same_plan(context, record, plan, ledger, but_methods=is_corrected)
     return check_contents(context, record, plan, estimate, ledger)
 
 
@@ -91,10 +91,10 @@ def check_same_plan(
     """Refuse to compute blocks of a run if the plan or the program differs from the run's.
 
     Args:
-        context: the run's context.
+        context: its state folder and options are repeated in the advice of the error.
         record: the run's row in its ledger.
-        plan: the present plan.
-        ledger: the run's ledger.
+        plan: the plan that was made now, from the run's pinned sources.
+        ledger: the ledger of the run, with the shards and units that the plan must have.
         but_methods: whether the code of users' methods may differ.
 
     Raises:
@@ -125,22 +125,29 @@ def check_contents(
         InputError: files differ; the error names them and says what to do.
         Resumable: a file cannot be read now.
     """
-    touched = touched_files(plan, ledger)
-    if not touched:
+    touched_keys = touched_files(plan, ledger)
+    if not touched_keys:
         return None
-    trusted = context.options.trust_sources
-    changed = set() if trusted else _changed_files(context, plan, estimate, ledger, touched)
-    if changed and not _is_announced(plan, ledger, changed):
+    is_trusted = context.options.trust_sources
+    differing_files = (
+        set() if is_trusted else _changed_files(context, plan, estimate, ledger, touched_keys)
+    )
+    if differing_files and not _is_announced(plan, ledger, differing_files):
         parts_before, parts_now = fingerprint_parts(plan), fingerprint_parts(plan)
-        for number, name in changed:
-            parts_now[f"{SOURCE}{plan.sources[number].ref}"]["files"][name]["contents"] = "other"
+        for source_number, file_name in differing_files:
+            parts_now[f"{SOURCE}{plan.sources[source_number].ref}"]["files"][file_name][
+                "contents"
+            ] = "other"
         _refuse_drift(context, record, parts_before, parts_now, record["config_path"])
     return TouchedSources(
-        files=sorted(str(plan.sources[number].path(name)) for number, name in touched),
-        units=units_of(plan, ledger, touched, changed),
-        is_changed=bool(changed),
-        is_trusted=trusted,
-        read=read_before(plan, ledger, touched),
+        files=sorted(
+            str(plan.sources[source_number].path(file_name))
+            for source_number, file_name in touched_keys
+        ),
+        units=units_of(plan, ledger, touched_keys, differing_files),
+        is_changed=bool(differing_files),
+        is_trusted=is_trusted,
+        read=read_before(plan, ledger, touched_keys),
     )
 
 
@@ -148,9 +155,9 @@ def is_corrected_method(record: Mapping[str, Any], plan: Plan, ledger: Ledger) -
     """Return whether a method's code failed, stopped the run, and has changed since."""
     if record["state"] == "done":
         return False
-    causes = [event["data"].get("cause") for event in ledger.events.all(EventKind.STOPPED)]
+    stop_causes = [event["data"].get("cause") for event in ledger.events.all(EventKind.STOPPED)]
     code_before = methods_in(json.loads(record["fingerprint_parts"]))
-    return Reason.METHOD in causes and methods_in(fingerprint_parts(plan)) != code_before
+    return Reason.METHOD in stop_causes and methods_in(fingerprint_parts(plan)) != code_before
 
 
 def is_of_recipe(record: Mapping[str, Any], recipe: Recipe) -> bool:
@@ -173,13 +180,13 @@ def without_new_checkpoints(
 
     The newer checkpoints are reported to the user: they are not in the run.
     """
-    newer = checkpoints_since(recipe.text, record["config_text"])
-    if newer:
+    newer_checkpoints = checkpoints_since(recipe.text, record["config_text"])
+    if newer_checkpoints:
         context.reporter.note(
-            f"not in this run, since they are newer than it: {some(newer)}; start over with "
-            "--restart, or name another output, to have them"
+            f"not in this run, since they are newer than it: {some(newer_checkpoints)}; start "
+            "over with --restart, or name another output, to have them"
         )
-    return recipe if newer is None else None
+    return recipe if newer_checkpoints is None else None
 
 
 def edited_recipe(context: RunContext, record: Mapping[str, Any]) -> Recipe | None:
@@ -188,23 +195,23 @@ def edited_recipe(context: RunContext, record: Mapping[str, Any]) -> Recipe | No
     Raises:
         InputError: the file is no longer a valid recipe.
     """
-    file = Path(record["config_path"])
+    recipe_file = Path(record["config_path"])
     try:
-        if read_foreign(file, 4 * MOST_CHARS) == record["config_text"].encode():
+        if read_foreign(recipe_file, 4 * MOST_CHARS) == record["config_text"].encode():
             return None
     except (OSError, UnfitFile) as error:
         reason = getattr(error, "strerror", None) or error
-        context.reporter.note(f"{file}: {reason}; using the run's own copy of the recipe")
+        context.reporter.note(f"{recipe_file}: {reason}; using the run's own copy of the recipe")
         return None
     try:
-        return load_recipe(file)
+        return load_recipe(recipe_file)
     except InputError as error:
-        run_has_copy = Problem(
+        copy_problem = Problem(
             "The run has a copy of the recipe that it was created with",
             where=_own_recipe(context, record),
             fix=f"use that copy: `{_run_own_recipe(context, record)}`",
         )
-        raise InputError([*error.problems, run_has_copy]) from error
+        raise InputError([*error.problems, copy_problem]) from error
 
 
 def _changed_files(
@@ -227,11 +234,11 @@ def _is_announced(plan: Plan, ledger: Ledger, changed: set[SourceFileKey]) -> bo
     That report also says that resuming computes the affected units again.
     """
     attempts = ledger.attempts.all()
-    reported = ledger.events.last(EventKind.SOURCE_CHANGED)
-    if reported is None or not attempts or reported["attempt"] != attempts[-1]["n"]:
+    last_report = ledger.events.last(EventKind.SOURCE_CHANGED)
+    if last_report is None or not attempts or last_report["attempt"] != attempts[-1]["n"]:
         return False
     models = {plan.sources[n].part_of(name)[0].ref.text for n, name in changed}
-    return models <= set(reported["data"].get("models", ()))
+    return models <= set(last_report["data"].get("models", ()))
 
 
 def _check_fits(plan: Plan, ledger: Ledger) -> None:
@@ -241,15 +248,15 @@ def _check_fits(plan: Plan, ledger: Ledger) -> None:
         InputError: shards or units differ; the ledger was not written for this plan and is not
             trusted.
     """
-    shards = [(s.number, s.name, s.nbytes, len(s.header)) for s in plan.shards]
-    units = [(u.number, u.name, u.shard, u.offset, u.nbytes, u.blocks) for u in plan.units]
+    planned_shards = [(s.number, s.name, s.nbytes, len(s.header)) for s in plan.shards]
+    planned_units = [(u.number, u.name, u.shard, u.offset, u.nbytes, u.blocks) for u in plan.units]
     shard_columns = itemgetter("number", "name", "nbytes", "header_bytes")
     unit_columns = itemgetter("number", "name", "shard", "offset", "nbytes", "blocks")
     ledger_rows = (
         list(map(shard_columns, ledger.shards.all())),
         list(map(unit_columns, ledger.units.all())),
     )
-    if ledger_rows != (shards, units):
+    if ledger_rows != (planned_shards, planned_units):
         raise refuse(
             "The ledger does not match its recipe",
             where=str(ledger.path),
@@ -274,12 +281,12 @@ def _refuse_drift(
         restart_words += context.options.words_to_start_over(json.loads(record["options"]))
         if not Path(config).exists():  # it was passed in Python, or is deleted
             config = _own_recipe(context, record)
-        restart = ["resumerge", "run", config, *restart_words, "--restart"]
+        command_words = ["resumerge", "run", config, *restart_words, "--restart"]
         raise refuse(
             headline(kinds),
             where=output,
             found="; ".join(differences[:6]),
-            fix=advice(kinds, _run_own_recipe(context, record), shell_line(restart)),
+            fix=advice(kinds, _run_own_recipe(context, record), shell_line(command_words)),
         )
 
 
@@ -291,5 +298,5 @@ def _own_recipe(context: RunContext, record: Mapping[str, Any]) -> str:
 def _run_own_recipe(context: RunContext, record: Mapping[str, Any]) -> str:
     """Return the command that continues a run with the run's copy of its recipe."""
     out = output_as_named(record["output"], record["mirror"])
-    words = ["resumerge", "run", _own_recipe(context, record), out]
-    return shell_line([*words, "--state-dir", str(context.runs.folder)])
+    command_words = ["resumerge", "run", _own_recipe(context, record), out]
+    return shell_line([*command_words, "--state-dir", str(context.runs.folder)])

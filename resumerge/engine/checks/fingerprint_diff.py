@@ -31,7 +31,7 @@ def describe_differences(
         the kinds of the differences (``recipe``, ``source``, ``option``, ``library``, ``program``),
         and a line for each difference.
     """
-    kinds, lines = [], []
+    kinds, difference_lines = [], []
     for key in sorted(before.keys() | after.keys()):
         value_before, value_now = before.get(key), after.get(key)
         if key == RECIPE:
@@ -41,12 +41,12 @@ def describe_differences(
         if not differences:
             continue
         kinds.append(_kind(key))
-        lines += (
+        difference_lines += (
             _files(key, value_before, value_now)
             if key.startswith(SOURCE) and value_before and value_now
             else differences
         )
-    return list(dict.fromkeys(kinds)), lines
+    return list(dict.fromkeys(kinds)), difference_lines
 
 
 def headline(kinds: Iterable[str]) -> str:
@@ -60,7 +60,7 @@ def advice(kinds: Iterable[str], own_recipe: str, restart: str) -> str:
     """Return the remedy for differences of these kinds.
 
     Args:
-        kinds: the kinds of the differences.
+        kinds: the kinds of the differences, each once, as `describe_differences` returns them.
         own_recipe: the command that continues the run with the original recipe.
         restart: the command that starts the run over.
     """
@@ -82,48 +82,48 @@ def _kind(key: str) -> str:
 
 def _as_written(recipe: Mapping[str, Any]) -> dict[str, Any]:
     """Convert the output of `normalized` back to the keys that users write in recipes."""
-    written = dict(recipe)
-    for module in written.pop("modules", ()):
-        of_module = {"slices": module["slices"], "base_model": recipe["base_model"]}
-        entry = {**_as_written(of_module), "parameters": module["parameters"]}
-        del entry["base_model"]
-        written[f"modules.{module['name']}"] = entry
-    for name, stage in written.pop("stages", {}).items():
-        written[f"stage {name}"] = _as_written(stage)
-    slices = written.pop("slices", [])
+    written_recipe = dict(recipe)
+    for module in written_recipe.pop("modules", ()):
+        module_recipe = {"slices": module["slices"], "base_model": recipe["base_model"]}
+        module_entry = {**_as_written(module_recipe), "parameters": module["parameters"]}
+        del module_entry["base_model"]
+        written_recipe[f"modules.{module['name']}"] = module_entry
+    for name, stage in written_recipe.pop("stages", {}).items():
+        written_recipe[f"stage {name}"] = _as_written(stage)
+    slices = written_recipe.pop("slices", [])
     if [slice_["inputs"][0]["layer_range"] for slice_ in slices] == [None]:
-        [only] = slices
-        base = only["base_model"] or recipe["base_model"]
-        models = only["inputs"]
-        if models[-1] == {"model": base, "layer_range": None, "parameters": {}}:
+        [only_slice] = slices
+        base_model = only_slice["base_model"] or recipe["base_model"]
+        models = only_slice["inputs"]
+        if models[-1] == {"model": base_model, "layer_range": None, "parameters": {}}:
             models = models[:-1]  # the base model, which every method receives
-        return {**written, "models": models}
+        return {**written_recipe, "models": models}
     if slices:
-        written["slices"] = [
+        written_recipe["slices"] = [
             {"sources": slice_["inputs"]} | {k: v for k, v in slice_.items() if k != "inputs"}
             for slice_ in slices
         ]
-    return written
+    return written_recipe
 
 
 def _files(key: str, was: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """Return a line for each file of a source that differs, with the kind of difference."""
-    lines = []
+    difference_lines = []
     model = key.removeprefix(SOURCE).rstrip("/")
     old_files, new_files = was.get("files", {}), now.get("files", {})
     for name in sorted(old_files.keys() | new_files.keys()):
         path = f"{model}/{name}"
         if name not in new_files:
-            lines.append(f"{path} is missing")
+            difference_lines.append(f"{path} is missing")
         elif name not in old_files:
-            lines.append(f"{path} is new")
+            difference_lines.append(f"{path} is new")
         elif old_files[name] != new_files[name]:
-            lines.append(f"{path} has {_difference(old_files[name], new_files[name])}")
+            difference_lines.append(f"{path} has {_difference(old_files[name], new_files[name])}")
     if was.get("config") != now.get("config"):
         is_gone = now.get("config") == config_digest({})
-        change = "is missing" if is_gone else "has different contents"
-        lines.append(f"{model}/config.json {change}")
-    return lines or changes({key: was}, {key: now})
+        config_change = "is missing" if is_gone else "has different contents"
+        difference_lines.append(f"{model}/config.json {config_change}")
+    return difference_lines or changes({key: was}, {key: now})
 
 
 def _difference(was: dict[str, Any], now: dict[str, Any]) -> str:

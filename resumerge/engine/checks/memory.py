@@ -22,8 +22,8 @@ def memory_budget(asked: int | None, memory: Memory | None = None) -> int:
         memory: the machine's memory as measured before; None to measure it now.
     """
     memory = memory or measure_memory()
-    room = int(memory.available + rss() - margin(memory.total))
-    return max(0, room if asked is None else min(asked, room))
+    available_bytes = int(memory.available + rss() - margin(memory.total))
+    return max(0, available_bytes if asked is None else min(asked, available_bytes))
 
 
 def most_threads() -> int:
@@ -33,10 +33,10 @@ def most_threads() -> int:
 
 def too_many_threads(asked: int | None) -> list[str]:
     """Return a note if the user asks for more threads than are started."""
-    limit = most_threads()
-    is_too_many = asked is not None and asked > limit
+    thread_limit = most_threads()
+    is_too_many = asked is not None and asked > thread_limit
     return (
-        [f"{asked} threads are more than this machine can use; at most {limit} are started"]
+        [f"{asked} threads are more than this machine can use; at most {thread_limit} are started"]
         if is_too_many
         else []
     )
@@ -58,14 +58,15 @@ def wait_for_budget(
         Resumable: other programs left too little memory for `seconds`.
     """
     need = memory.need(1)
-    started = time.monotonic()
+    wait_started = time.monotonic()
     while (budget := memory_budget(asked)) < need.enough and not _budget_is_too_small(asked, need):
         now = time.monotonic()
-        if now - started > seconds:
+        if now - wait_started > seconds:
             problem = _too_little(need, budget, asked)
             raise Resumable(
                 Reason.MEMORY,
-                f"Not enough memory to continue, after {now - started:.0f} s of waiting\n{problem}",
+                f"Not enough memory to continue, after {now - wait_started:.0f} s of waiting\n"
+                f"{problem}",
             )
         need_text = f"{show_size(need.enough)} is needed to continue"
         reporter.waiting(f"Waiting for memory: {measure_memory()}; {need_text}")
@@ -109,12 +110,13 @@ def _too_little(need: MemoryNeed, budget: int, asked: int | None) -> Problem:
     else:
         memory = measure_memory()
         found = f"{show_size(budget)}: {memory}, {show_size(margin(memory.total))} of it stays free"
-        missing = show_size(need.enough - budget)
+        missing_size = show_size(need.enough - budget)
         fix = (
-            f"close other programs in {memory.bound}, or raise its limit: {missing} more is needed"
+            f"close other programs in {memory.bound}, or raise its limit: {missing_size} more is "
+            "needed"
         )
         if memory.bound == MACHINE:
-            fix = f"close other programs on this machine: {missing} more is needed"
+            fix = f"close other programs on this machine: {missing_size} more is needed"
     return Problem(
         "The memory budget is too small for this merge, even with one thread",
         expected=f"at least {show_size(need.enough)}",

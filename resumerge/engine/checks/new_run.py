@@ -41,10 +41,11 @@ def check_new(
     """Check a new run's output, disks, sources and mirror; nothing is read from the mirror.
 
     Args:
-        context: the run's context.
-        plan: the plan.
-        estimate: the plan's estimate.
-        out: the output.
+        context: its options and state folder are checked; the mirror that they name is opened, not
+            read.
+        plan: the plan; the output must not be inside one of its sources.
+        estimate: the estimate of `plan`; its disk space and its steps are checked.
+        out: the output, which must be new or empty except for the files of `replaced`.
         replaced: names of files in the output's folder that are deleted first, which frees their
             space.
         bytes_on_disk: bytes of the output's shards that are already on its disk, and only need to
@@ -68,16 +69,16 @@ def new_run_problems(
     """Return the problems for which `check_new` refuses a run."""
     options = context.options
     mirror = context.open_mirror(options.mirror) if options.mirror else None
-    freed = sum((out.folder / name).stat().st_blocks * 512 for name in replaced)
-    shared = 0 if context.frees_shards else _shared_bytes(context, plan, out)
-    needed_bytes = max(0, estimate.disk - freed - shared - bytes_on_disk)
-    folders, reference = source_folders(plan), plan.reference_model
+    freed_bytes = sum((out.folder / name).stat().st_blocks * 512 for name in replaced)
+    shared_bytes = 0 if context.frees_shards else _shared_bytes(context, plan, out)
+    needed_bytes = max(0, estimate.disk - freed_bytes - shared_bytes - bytes_on_disk)
+    model_folders, reference = source_folders(plan), plan.reference_model
     problems = [
         *check_has_mirror(options, options.mirror),
         *check_writable(context.runs.folder, STATE),
         *check_form(out, reference.ref.text, single=reference.single),
         *check_output(out, replaced),
-        *check_outside(out.path, folders),
+        *check_outside(out.path, model_folders),
         *check_state(context.runs.folder, out),
         *check_cluster(options, plan, estimate, out),
         *check_disk(
@@ -100,14 +101,14 @@ def new_run_problems(
     if (stages_folder := options.intermediate_dir) is not None:
         path_problems = [
             *check_path(stages_folder.absolute(), STAGES),
-            *check_outside(stages_folder, folders, STAGES),
+            *check_outside(stages_folder, model_folders, STAGES),
         ]
         problems += path_problems or check_writable(stages_folder.absolute(), STAGES)
         problems += problems_of_links(stages_folder, plan, out.folder)
     if mirror is not None:
         problems += check_apart(out, mirror)
         if (folder := mirror.store.local_folder) is not None:
-            problems += check_outside(folder, folders, "mirror")
+            problems += check_outside(folder, model_folders, "mirror")
     return problems
 
 

@@ -34,7 +34,7 @@ def check_path(path: Path, what: str, expected: str = _A_FOLDER) -> list[Problem
     """Return the problems of a path that is not UTF-8, or that the system cannot create.
 
     Args:
-        path: the path.
+        path: the path as the user named it; nothing needs to exist there.
         what: the path's purpose for messages, like ``state folder``.
         expected: a description of a valid path for messages.
     """
@@ -61,9 +61,9 @@ def _unfit(path: Path) -> str:
     """Return the problem of a path as text; empty if there is none."""
     if "\0" in str(path):
         return "a null byte in its name"
-    longest = max((len(os.fsencode(name)) for name in path.parts), default=0)
-    if longest > LONGEST_NAME:
-        return f"a name of {longest} bytes"
+    longest_name_bytes = max((len(os.fsencode(name)) for name in path.parts), default=0)
+    if longest_name_bytes > LONGEST_NAME:
+        return f"a name of {longest_name_bytes} bytes"
     if len(os.fsencode(path)) > LONGEST_PATH:
         return f"a path of {len(os.fsencode(path))} bytes"
     try:
@@ -82,14 +82,14 @@ def check_writable(path: Path, what: str) -> list[Problem]:
 
     The nearest parent is the first folder above that exists.
     """
-    existing = next(folder for folder in (path, *path.parents) if folder.is_dir())
-    if os.access(existing, os.W_OK | os.X_OK):
+    nearest_folder = next(folder for folder in (path, *path.parents) if folder.is_dir())
+    if os.access(nearest_folder, os.W_OK | os.X_OK):
         return []
     return [
         Problem(
             f"The {what} cannot be written to",
             where=str(path),
-            found=f"{existing} is read-only for this user",
+            found=f"{nearest_folder} is read-only for this user",
             fix=f"change its permissions, or name another {what}",
         )
     ]
@@ -117,7 +117,7 @@ def check_output(out: OutputPath, ignored: Collection[str] = ()) -> list[Problem
     """Return a problem unless the output is new or an empty folder, and writable.
 
     Args:
-        out: the output.
+        out: the output of the command; nothing needs to exist there.
         ignored: names of files that will be deleted first, and therefore do not count.
     """
     if out.is_file:
@@ -154,11 +154,13 @@ _OF_ANOTHER_STATE = "name the state folder of its run with --state-dir, or name 
 
 def _check_file(out: OutputPath, ignored: Collection[str]) -> list[Problem]:
     """Return a problem if the name of the output file, finished or partial, is taken."""
-    names = [name for name in (out.path.name, out.path.name + PARTIAL) if name not in ignored]
-    taken_names = [name for name in names if os.path.lexists(out.folder / name)]
+    possible_names = [
+        name for name in (out.path.name, out.path.name + PARTIAL) if name not in ignored
+    ]
+    taken_names = [name for name in possible_names if os.path.lexists(out.folder / name)]
     if not taken_names:
         return check_writable(out.folder, OUTPUT)
-    is_unfinished = taken_names == names[-1:]
+    is_unfinished = taken_names == possible_names[-1:]
     return [
         Problem(
             "The output exists already",
@@ -179,12 +181,12 @@ def check_form(out: OutputPath, reference: str, *, single: bool) -> list[Problem
     if it ends in `GGUF`.
 
     Args:
-        out: the output.
+        out: the output of the command; nothing needs to exist there.
         reference: the name of the reference model.
         single: whether the reference model is a single weight file.
     """
-    named_like_weights = is_readable(out.path.name) and not out.path.is_dir()
-    if not named_like_weights or out.is_gguf or (out.is_file and single):
+    is_named_like_weights = is_readable(out.path.name) and not out.path.is_dir()
+    if not is_named_like_weights or out.is_gguf or (out.is_file and single):
         return []
     stem = out.path.stem
     if single:
@@ -250,13 +252,15 @@ def source_folders(plan: Plan) -> list[Path]:
 
     A source that is a single weight file or a GGUF file has no such folder.
     """
-    models = [(source, source.carrier) for source in plan.sources]
-    return [s.folder for s, carrier in models if not (s.single or carrier.led_to_by_file)]
+    sources_and_carriers = [(source, source.carrier) for source in plan.sources]
+    return [
+        s.folder for s, carrier in sources_and_carriers if not (s.single or carrier.led_to_by_file)
+    ]
 
 
 def _files(folder: Path) -> Iterator[str]:
     """Yield the relative paths of all files and links below a folder."""
     for parent, folders, files in os.walk(folder):
-        links = [name for name in folders if (Path(parent) / name).is_symlink()]
-        for name in (*files, *links):
+        folder_links = [name for name in folders if (Path(parent) / name).is_symlink()]
+        for name in (*files, *folder_links):
             yield str((Path(parent) / name).relative_to(folder))
