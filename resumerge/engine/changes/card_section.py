@@ -42,14 +42,18 @@ def _sentences(changes: Sequence[UnitChanges]) -> Iterator[str]:
     moved, lost, intended, change = (
         estimated(changes, name) for name in ("moved", "lost", "intended", "change")
     )
-    elements = sum(unit.elements for unit in changes)
+    element_count = sum(unit.elements for unit in changes)
     if moved:
-        yield f"Of the elements, {moved / elements:.1%} were to change."
+        yield f"Of the elements, {moved / element_count:.1%} were to change."
     if lost:
         types = ", ".join(sorted({c.dtype for c in changes if c.measurements["lost"]}))
-        length = root_of_ratio(change, intended)
-        survived = "" if length is None else f"; the whole change has {length:.1%} of its length"
-        yield f"Rounding to {types} took {lost / moved:.1%} of these changes away{survived}."
+        length_share = root_of_ratio(change, intended)
+        length_text = (
+            ""
+            if length_share is None
+            else f"; the whole change has {length_share:.1%} of its length"
+        )
+        yield f"Rounding to {types} took {lost / moved:.1%} of these changes away{length_text}."
     yield (
         f"Measured on the first elements of each block of {counted(len(changes), 'tensor')}; which "
         "tensors are equal is exact. These numbers do not say how good the model is."

@@ -29,13 +29,13 @@ def energy_of_all(energies: Mapping[str, tuple[float, float]]) -> tuple[float, f
 def kept_in_words(changes: Sequence[UnitChanges]) -> str:
     """Return a sentence with the share of the energy that is kept, in total and at least."""
     energies = energies_of(changes)
-    whole, kept = energy_of_all(energies)
-    if whole - kept <= ROUNDING_SHARE * whole:
+    whole_energy, kept_energy = energy_of_all(energies)
+    if whole_energy - kept_energy <= ROUNDING_SHARE * whole_energy:
         return "the matrices have all of the change"
     least_kept = min(energies, key=lambda name: energies[name][1] / (energies[name][0] or 1.0))
     return (
-        f"the matrices have {share(kept, whole)} of the energy of the change; the least, "
-        f"{share(energies[least_kept][1], energies[least_kept][0])}, in {least_kept}"
+        f"the matrices have {share(kept_energy, whole_energy)} of the energy of the change; "
+        f"the least, {share(energies[least_kept][1], energies[least_kept][0])}, in {least_kept}"
     )
 
 
@@ -47,13 +47,13 @@ def adapter_section(ranks: Mapping[str, int], changes: Sequence[UnitChanges]) ->
         changes: the measurements of these modules; empty if they were not measured.
     """
     energies = energies_of(changes)
-    lines = ["## Matrices", ""]
+    card_lines = ["## Matrices", ""]
     if energies:
-        whole, kept = energy_of_all(energies)
-        kept_of_all = share(kept, whole)
-        lines += [f"They have {kept_of_all} of the energy (sum of squares) of the change.", ""]
-    lines += ["| module | rank | kept |", "| --- | ---: | ---: |"]
+        whole_energy, kept_energy = energy_of_all(energies)
+        kept_of_all = share(kept_energy, whole_energy)
+        card_lines += [f"They have {kept_of_all} of the energy (sum of squares) of the change.", ""]
+    card_lines += ["| module | rank | kept |", "| --- | ---: | ---: |"]
     for module, rank in ranks.items():
         kept_share = share(*energies[module][::-1]) if module in energies else ""
-        lines.append(f"| {escaped(module)} | {rank} | {kept_share} |")
-    return [*lines, ""]
+        card_lines.append(f"| {escaped(module)} | {rank} | {kept_share} |")
+    return [*card_lines, ""]

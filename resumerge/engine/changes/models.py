@@ -15,7 +15,7 @@ class ModelChange:
 
     Args:
         reference: the model that changes are measured from.
-        model: the model.
+        model: the model whose part in the change this is.
         tensors: the number of tensors that are merged from both models.
         equal: the number of these tensors that are bit for bit the same in both models.
         length: the estimated length of the model's task vector.
@@ -80,7 +80,7 @@ def cosine(product: float, square: float, other: float) -> float | None:
     """Return the cosine of two vectors; None if one of them is 0.
 
     Args:
-        product: the product of the vectors.
+        product: the dot product of both vectors.
         square: the square of the first vector.
         other: the square of the second vector.
     """

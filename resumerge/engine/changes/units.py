@@ -17,8 +17,8 @@ class UnitChanges:
     Args:
         name: the unit's name.
         dtype: the unit's type by safetensors' name, or its quantisation scheme.
-        elements: the number of elements.
-        blocks: the number of blocks.
+        elements: the number of elements, of which the measurements cover a part in each block.
+        blocks: the number of blocks, all of which are committed and measured.
         measurements: the sums over the blocks.
     """
 
@@ -68,7 +68,7 @@ def changes_of(ledger: Ledger, units: range | None = None) -> list[UnitChanges]:
     Units that were not measured are omitted.
 
     Args:
-        ledger: the run's ledger.
+        ledger: the ledger of a run, which need not be finished.
         units: the numbers of the units to return; None for all units.
     """
     return [
@@ -86,15 +86,17 @@ def changes_of(ledger: Ledger, units: range | None = None) -> list[UnitChanges]:
 
 def pairs(changes: Sequence[UnitChanges]) -> list[tuple[str, str]]:
     """Return each compared pair (reference, model) once, in the order of the units."""
-    compared = ((c.reference, model) for c in changes for model, _ in c.measurements.of_models())
-    return [*dict.fromkeys(compared)]
+    compared_pairs = (
+        (c.reference, model) for c in changes for model, _ in c.measurements.of_models()
+    )
+    return [*dict.fromkeys(compared_pairs)]
 
 
 def exact(changes: Sequence[UnitChanges], name: str) -> float:
     """Return the sum of an exact measurement over all elements of these units.
 
     Args:
-        changes: the units.
+        changes: the units whose measurements are added.
         name: the name of the measurement in `UNIT_SUMS`.
     """
     return sum(unit.measurements[name] for unit in changes)
@@ -104,7 +106,7 @@ def estimated(changes: Sequence[UnitChanges], name: str) -> float:
     """Return the sum of a measurement over these units, scaled to all of their elements.
 
     Args:
-        changes: the units.
+        changes: the units whose measurements are scaled and added.
         name: the name of the measurement in `UNIT_SUMS`.
     """
     return sum(unit.measurements[name] * unit.scale for unit in changes)

@@ -28,22 +28,31 @@ def warnings_of(changes: Sequence[UnitChanges]) -> list[str]:
 
 def _not_finite(changes: Sequence[UnitChanges]) -> Iterator[str]:
     """Yield warnings of numbers that are not finite, with the models they come from or a remedy."""
-    not_finite = [c for c in changes if c.measurements["nans"] or c.inherited_infinities]
-    if not_finite:
-        counts = int(exact(not_finite, "nans")), sum(c.inherited_infinities for c in not_finite)
+    not_finite_units = [c for c in changes if c.measurements["nans"] or c.inherited_infinities]
+    if not_finite_units:
+        counts = (
+            int(exact(not_finite_units, "nans")),
+            sum(c.inherited_infinities for c in not_finite_units),
+        )
         kinds = [f"{n:,} {kind}" for n, kind in zip(counts, ("NaN", "infinite")) if n]
-        text = f"{' and '.join(kinds)} numbers are in {_tensors(not_finite)} of the output"
-        if sources := sorted({name for c in not_finite for name in _sources_of(c)}):
-            text += f". They are not finite in {', '.join(sources)} either"
-        yield text
-    large = [c for c in changes if c.measurements["overflows"]]
-    if large:
-        types = sorted({c.dtype for c in large})
-        wide = all(c.is_quantised or c.dtype in ("BF16", "F32", "F64") for c in large)
-        remedy = "Lower the weights" if wide else "Write the model with 'out_dtype: bfloat16'"
+        sentence = (
+            f"{' and '.join(kinds)} numbers are in {_tensors(not_finite_units)} of the output"
+        )
+        if source_names := sorted({name for c in not_finite_units for name in _sources_of(c)}):
+            sentence += f". They are not finite in {', '.join(source_names)} either"
+        yield sentence
+    overflowing_units = [c for c in changes if c.measurements["overflows"]]
+    if overflowing_units:
+        type_names = sorted({c.dtype for c in overflowing_units})
+        are_wide_types = all(
+            c.is_quantised or c.dtype in ("BF16", "F32", "F64") for c in overflowing_units
+        )
+        remedy = (
+            "Lower the weights" if are_wide_types else "Write the model with 'out_dtype: bfloat16'"
+        )
         yield (
-            f"{int(exact(large, 'overflows')):,} numbers are too large for {', '.join(types)}, in "
-            f"{_tensors(large)}. {remedy}"
+            f"{int(exact(overflowing_units, 'overflows')):,} numbers are too large for "
+            f"{', '.join(type_names)}, in {_tensors(overflowing_units)}. {remedy}"
         )
 
 
@@ -57,14 +66,14 @@ def _sources_of(changes: UnitChanges) -> Iterator[str]:
 
 def _without_a_part(changes: Sequence[UnitChanges]) -> Iterator[str]:
     """Yield a warning for each model whose tensors all equal the reference's tensors."""
-    differs = {
+    differing_pairs = {
         (c.reference, model)
         for c in changes
         for model, sums in c.measurements.of_models()
         if sums["equal"] < c.blocks
     }
     for reference, model in pairs(changes):
-        if (reference, model) not in differs:
+        if (reference, model) not in differing_pairs:
             yield (
                 f"{model} contributed nothing: each of its tensors that is merged equals that of "
                 f"{reference}"
@@ -79,30 +88,33 @@ def _lost_to_rounding(changes: Sequence[UnitChanges], *, quantised: bool = False
     if the change is small, most elements keep their codes, and the others change by more than was
     computed.
     """
-    unfit = ("nans", "infinities", "overflows", "reference_not_finite")
-    changes = [c for c in changes if not any(c.measurements[name] for name in unfit)]
+    unfit_sums = ("nans", "infinities", "overflows", "reference_not_finite")
+    changes = [c for c in changes if not any(c.measurements[name] for name in unfit_sums)]
     moved, lost, intended, change = (
         estimated(changes, name) for name in ("moved", "lost", "intended", "change")
     )
     few_elements_lost = quantised or lost <= MOST_LOST * moved
     if not lost or (few_elements_lost and change >= (1.0 - MOST_LOST) ** 2 * intended):
         return
-    wider = "bfloat16" if quantised else "float32"
-    types = ", ".join(sorted({c.dtype for c in changes if c.measurements["lost"]}))
-    survived = math.sqrt(change / intended) if intended else 0.0
+    wider_type = "bfloat16" if quantised else "float32"
+    type_names = ", ".join(sorted({c.dtype for c in changes if c.measurements["lost"]}))
+    length_share = math.sqrt(change / intended) if intended else 0.0
     yield (
         f"About {lost / moved:.0%} of the elements that were to change did not: the change is "
-        f"smaller than {types} can hold there (the length of the whole change is {survived:.0%} of "
-        f"what was computed). Write the model with 'out_dtype: {wider}'"
+        f"smaller than {type_names} can hold there (the length of the whole change is "
+        f"{length_share:.0%} of what was computed). Write the model with 'out_dtype: {wider_type}'"
     )
 
 
 def _equal(changes: Sequence[UnitChanges]) -> Iterator[str]:
     """Yield a warning of tensors that equal the reference's tensor, although a model differs."""
-    equal = [c for c in changes if c.is_equal and c.is_meant_to_change]
-    if equal:
-        models = ", ".join(sorted({c.reference for c in equal}))
-        yield f"{_tensors(equal)} of the output equal {models}, although a model differs there"
+    equal_units = [c for c in changes if c.is_equal and c.is_meant_to_change]
+    if equal_units:
+        reference_names = ", ".join(sorted({c.reference for c in equal_units}))
+        yield (
+            f"{_tensors(equal_units)} of the output equal {reference_names}, although a model "
+            "differs there"
+        )
 
 
 def _tensors(changes: Iterable[UnitChanges]) -> str:
