@@ -23,7 +23,7 @@ class Reproduction:
 
     Args:
         original: the original, with its version.
-        output: the output of the reproduction.
+        output: the path of the model that was made again.
         run: the id of the run that reproduced the model.
         tensors: the number of compared tensors.
         nbytes: the compared bytes of weights.
@@ -68,8 +68,8 @@ def compare_with_original(context: RunContext, original: Original, out: Path) ->
     The model card is not compared: it contains the name of its folder, and people edit it.
 
     Args:
-        context: the command's context.
-        original: the original.
+        context: its state folder must hold the run of `out`; its reporter is given the progress.
+        original: the original, whose files are read again for this comparison.
         out: the output of the finished run.
 
     Raises:
@@ -82,18 +82,23 @@ def compare_with_original(context: RunContext, original: Original, out: Path) ->
         differing: dict[str, str] = {}
         tensors = nbytes = bytes_read = 0
         shards = ledger.shards.all()
-        total = sum(shard["nbytes"] for shard in shards)
+        total_bytes = sum(shard["nbytes"] for shard in shards)
         context.reporter.doing("comparing with the original")
         for shard in shards:
-            rows = ledger.units.all(shard["number"])
-            path = output_folder / shard["name"]
-            differing |= original.files.compare(shard, rows, path, context.stop.check)
-            tensors, nbytes = tensors + len(rows), nbytes + sum(row["nbytes"] for row in rows)
+            unit_rows = ledger.units.all(shard["number"])
+            shard_path = output_folder / shard["name"]
+            differing |= original.files.compare(shard, unit_rows, shard_path, context.stop.check)
+            tensors, nbytes = (
+                tensors + len(unit_rows),
+                nbytes + sum(row["nbytes"] for row in unit_rows),
+            )
             bytes_read += shard["nbytes"]
-            context.reporter.reading(bytes_read, total)
-        names = [name for name in ledger.companions.checksums() if name != CARD]
+            context.reporter.reading(bytes_read, total_bytes)
+        companion_names = [name for name in ledger.companions.checksums() if name != CARD]
         differing |= {
-            name: text for name in names if (text := _difference(original, output_folder, name))
+            name: text
+            for name in companion_names
+            if (text := _difference(original, output_folder, name))
         }
         return Reproduction(
             original.files.where,
@@ -101,7 +106,7 @@ def compare_with_original(context: RunContext, original: Original, out: Path) ->
             folder.name,
             tensors,
             nbytes,
-            len(names),
+            len(companion_names),
             differing,
             tuple(_reasons(original, ledger)),
         )
@@ -110,23 +115,25 @@ def compare_with_original(context: RunContext, original: Original, out: Path) ->
 def _difference(original: Original, folder: Path, name: str) -> str:
     """Compare a companion with the original's; return a text on the difference, or ""."""
     try:
-        data = original.files.read(name)
+        original_bytes = original.files.read(name)
     except FileNotFoundError:
         return "the original has no such file"
     except UnfitFile as error:
         return str(error)
-    return "" if data == (folder / name).read_bytes() else "the file differs"
+    return "" if original_bytes == (folder / name).read_bytes() else "the file differs"
 
 
 def _reasons(original: Original, ledger: Ledger) -> Iterator[str]:
     """Yield a sentence for each source model whose content changed, or is not in the card."""
-    sources = {row["model"]: row for row in ledger.sources()}
+    source_rows = {row["model"]: row for row in ledger.sources()}
     for model, pin in original.provenance.models.items():
-        content = (sources.get(model) or {}).get("content")
+        content_here = (source_rows.get(model) or {}).get("content")
         if not pin:
             yield f"{model}: the card does not say what was read of it"
-        elif not pin.get("revision") and content != (before := pin.get("content")):
-            yield f"{model} is another: its content was {before}, and is {content} here"
+        elif not pin.get("revision") and content_here != (content_before := pin.get("content")):
+            yield (
+                f"{model} is another: its content was {content_before}, and is {content_here} here"
+            )
 
 
 def refuse_itself(original: Original, out: Path) -> None:

@@ -65,7 +65,8 @@ class OriginalFiles(ABC):
         Args:
             shard: the row of the shard in the run's ledger.
             units: the rows of the shard's units.
-            path: the path of the run's shard.
+            path: the path of the shard that the run wrote; it is read if only a hash of the
+                original is known.
             check: called often. If it raises, the comparison ends with that error.
 
         Returns:
@@ -91,9 +92,9 @@ class FolderFiles(OriginalFiles):
         self, shard: Row, units: Sequence[Row], path: Path, check: Callable[[], None]
     ) -> dict[str, str]:
         check()
-        names = {row["number"]: row["name"] for row in units}
-        damage = compare_shard(self.folder, shard, units)
-        return {names[number]: text for number, text in damage.items()}
+        unit_names = {row["number"]: row["name"] for row in units}
+        unit_damage = compare_shard(self.folder, shard, units)
+        return {unit_names[number]: text for number, text in unit_damage.items()}
 
 
 @dataclass(frozen=True)
@@ -126,9 +127,9 @@ class RemoteFiles(OriginalFiles):
         file = self.model.described([name]).files[name]
         if file.size != shard["nbytes"]:
             return {name: f"{file.size:,} bytes, not {shard['nbytes']:,}"}
-        content = file.expected_content()()
-        hash_file(path, content, check)
-        return {} if content.is_expected else {name: "its hash differs"}
+        content_check = file.expected_content()()
+        hash_file(path, content_check, check)
+        return {} if content_check.is_expected else {name: "its hash differs"}
 
 
 @dataclass(frozen=True)
@@ -136,8 +137,8 @@ class Original:
     """A model to reproduce.
 
     Args:
-        files: the model's files.
-        recipe: the text of its recipe.
+        files: the files of the model, which are read when they are needed.
+        recipe: the text of the recipe that is stored beside its weights.
         provenance: the source models, options and versions in its card.
     """
 
@@ -176,15 +177,15 @@ class Original:
         Raises:
             InputError: the card has invalid options, or options that do not affect a plan.
         """
-        planned = {option.name for option in declared() if option.kept is Kept.PLANNED}
+        planned_names = {option.name for option in declared() if option.kept is Kept.PLANNED}
         card_options = self.provenance.options
         try:
-            if unknown := card_options.keys() - planned:
-                raise TypeError(f"unknown: {', '.join(sorted(map(str, unknown)))}")
-            options = Options.read("run", card_options)
+            if unknown_names := card_options.keys() - planned_names:
+                raise TypeError(f"unknown: {', '.join(sorted(map(str, unknown_names)))}")
+            parsed_options = Options.read("run", card_options)
         except (TypeError, InputError) as error:
             raise self.refuse("The card says nothing usable of the options", str(error)) from None
-        return replace(given, **{name: getattr(options, name) for name in card_options})
+        return replace(given, **{name: getattr(parsed_options, name) for name in card_options})
 
     def check_versions(self) -> None:
         """Check that this machine computes the same bytes as the machine that made the model.
@@ -219,7 +220,8 @@ def open_original(named: str, context: RunContext) -> Original:
     Args:
         named: a folder, the id of a run on this machine, ``org/name[@revision]``, or the address
             of a place in a bucket.
-        context: the command's context.
+        context: its state folder may hold a run of that name; its metadata cache serves remote
+            models.
 
     Raises:
         InputError: the model does not exist, or has no recipe or no provenance.
@@ -257,8 +259,8 @@ def _files(named: str, context: RunContext) -> OriginalFiles:
     if is_bucket(ref.name):
         check_library(ref.name, "models")
         return RemoteFiles(bucket_model(ref.name), metadata)
-    model_of = cached_hub_model if context.options.offline else hub_model
-    return RemoteFiles(model_of(ref.name, ref.revision, metadata), metadata)
+    find_model = cached_hub_model if context.options.offline else hub_model
+    return RemoteFiles(find_model(ref.name, ref.revision, metadata), metadata)
 
 
 def _unknown_origin(files: OriginalFiles, found: str) -> InputError:
