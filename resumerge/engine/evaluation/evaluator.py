@@ -42,8 +42,8 @@ class Evaluator(TensorEvaluator):
         plan: the plan whose units are evaluated; units of other plans must not be passed.
         estimate: the estimate of the plan, which contains the bytes that are held from block to
             block, and whether torch is needed.
-        reader: the reader of the sources' files.
-        device: the device on which torch computes.
+        reader: the reader of the sources' files, which the caller closes.
+        device: the device on which torch computes, as `device_for` returns it.
         hashes: whether `compute` hashes the operands that are read from local models.
     """
 
@@ -110,7 +110,7 @@ class Evaluator(TensorEvaluator):
         Args:
             unit: a unit of the plan, prepared if it needs that.
             indices: the numbers of the blocks.
-            preparation: the result of `prepare`.
+            preparation: the result of `prepare` for this unit; empty if it needs none.
             measurements: a list to which the blocks' measurements are appended; None not to
                 measure.
 
@@ -144,7 +144,7 @@ class Evaluator(TensorEvaluator):
         Args:
             units: units that read the same ranges (`planning.written.unit_order.have_same_reads`).
             indices: the numbers of the blocks.
-            preparation: the preparation of all units.
+            preparation: the preparations of all units, in one mapping.
             measures: whether to measure the blocks.
 
         Yields:

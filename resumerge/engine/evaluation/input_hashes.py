@@ -85,14 +85,16 @@ def content_hashes(plan: Plan, ledger: Ledger, model: WrittenModel | None = None
     """
     if not are_hashed(ledger):
         return {}
-    folder, unit_numbers = (model.folder, model.units) if model else ("", range(len(plan.units)))
+    model_folder, unit_numbers = (
+        (model.folder, model.units) if model else ("", range(len(plan.units)))
+    )
     digests: dict[str, xxhash.xxh3_128] = {}
     for shard in plan.shards:
         for row in ledger.units.all(shard.number):
             if row["number"] not in unit_numbers:
                 continue
             unit = plan.units[row["number"]]
-            name = unit.name.removeprefix(folder)
+            name = unit.name.removeprefix(model_folder)
             files_of_operands, input_hashes = (
                 hashed_operands(plan, unit),
                 committed_input_hashes(unit, row),

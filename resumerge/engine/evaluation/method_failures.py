@@ -53,7 +53,7 @@ def wrong_result(merged: Merged, blocks: Sequence[Block], expected: str, found: 
         merged: the tensor whose merge method returned the result.
         blocks: the blocks that were to be computed.
         expected: a description of a valid result.
-        found: a description of the result.
+        found: a description of what the method returned or wrote.
     """
     element_range = f"elements {blocks[0].start} to {blocks[-1].stop}"
     method_name = merged.method

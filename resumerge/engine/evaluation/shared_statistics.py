@@ -16,7 +16,7 @@ class SharedStatistics:
     reference to its statistics. So the cache adds no memory to that of the units being computed.
 
     Args:
-        most: the most statistics to keep.
+        most: the most statistics to keep; the least recently used are dropped.
     """
 
     def __init__(self, most: int) -> None:
@@ -31,7 +31,7 @@ class SharedStatistics:
         again.
 
         Args:
-            key: a key of the statistics' inputs.
+            key: a key that is equal for tensors with the same statistics (`Merged.statistics_key`).
             compute: called in this thread, without a lock, if the cache has no statistics for the
                 key.
         """

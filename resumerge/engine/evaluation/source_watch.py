@@ -52,11 +52,11 @@ class SourceWatch:
             if unit_progress.committed_blocks and files_by_unit[unit.number] & modified_files
         ]
         sources = self._plan.sources
-        models = sorted({sources[n].part_of(name)[0].ref.text for n, name in modified_files})
+        model_texts = sorted({sources[n].part_of(name)[0].ref.text for n, name in modified_files})
         paths = sorted({str(sources[n].path(name)) for n, name in modified_files})
         self._ledger.events.add(
             EventKind.SOURCE_CHANGED,
-            models=models,
+            models=model_texts,
             files=paths[:5],
             units=len(affected_names),
             names=affected_names[:5],

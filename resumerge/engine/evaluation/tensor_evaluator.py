@@ -63,9 +63,9 @@ class TensorEvaluator:
     on the size of a tensor. torch is imported only if a tensor is computed with torch.
 
     Args:
-        reader: the reader of the sources' files.
+        reader: the reader of the sources' files, which the caller closes.
         held_bytes: the most bytes of values that are held from block to block.
-        needs_torch: whether tensors are computed with torch.
+        needs_torch: whether tensors are computed with torch, which the constructor then imports.
         device: the device on which torch computes.
         shared: a cache of statistics that tensors of several outputs share; None to compute the
             statistics for each output.
@@ -197,8 +197,8 @@ class TensorEvaluator:
 
         def write(indices: range) -> bool:
             start, stop = indices.start * size, min(indices.stop * size, spilled.numel)
-            data = elements_of(spilled.tensor, start, stop, evaluation)
-            return scratch.write(file, data, nbytes(spilled.dtype, start))
+            element_bytes = elements_of(spilled.tensor, start, stop, evaluation)
+            return scratch.write(file, element_bytes, nbytes(spilled.dtype, start))
 
         return file if all(run_pass(spilled, write, False)) else None
 

@@ -22,8 +22,8 @@ class BlockWriter:
     """A writer of blocks, which all computing threads share.
 
     Args:
-        execution: the context of this attempt's execution.
-        evaluator: computes the blocks.
+        execution: the context of the execution, with the files and the storage to write to.
+        evaluator: computes the blocks in the thread that calls `write`.
         scratch: creates scratch files for units of one block, which are prepared here.
     """
 
@@ -43,17 +43,17 @@ class BlockWriter:
         computed_units = self.evaluator.compute_together(
             task.units, task.indices, task.preparation, measures=self.execution.measures
         )
-        for unit, (data, input_hashes, measurements) in zip(
+        for unit, (block_bytes, input_hashes, measurements) in zip(
             task.units, computed_units, strict=True
         ):
-            hashes = self._store(unit, task.indices, data)
+            block_hashes = self._store(unit, task.indices, block_bytes)
             stored_at = time.perf_counter()
             written_blocks.append(
                 WrittenBlocks(
                     unit=unit,
                     indices=task.indices,
-                    nbytes=len(data),
-                    hashes=hashes,
+                    nbytes=len(block_bytes),
+                    hashes=block_hashes,
                     input_hashes=input_hashes,
                     seconds=stored_at - unit_started,
                     measurements=measurements,
@@ -71,15 +71,15 @@ class BlockWriter:
         measurements: list[np.ndarray] | None = [] if self.execution.measures else None
         if unit.is_copied:  # block by block: see `Unit.is_copied`
             hash_pairs = [self._compute(unit, range(n, n + 1), preparation) for n in indices]
-            hashes, input_hashes = map(b"".join, zip(*hash_pairs))
+            block_hashes, input_hashes = map(b"".join, zip(*hash_pairs))
         else:
-            hashes, input_hashes = self._compute(unit, indices, preparation, measurements)
+            block_hashes, input_hashes = self._compute(unit, indices, preparation, measurements)
         self.execution.reporter.heartbeat()
         return WrittenBlocks(
             unit=unit,
             indices=indices,
             nbytes=unit.bytes_of(indices),
-            hashes=hashes,
+            hashes=block_hashes,
             input_hashes=input_hashes,
             seconds=time.perf_counter() - started_at,
             measurements=measurements,

@@ -47,7 +47,7 @@ def resource_budget(
             shows notes about them, and waiting.
         plan: the plan to compute; the largest of its source files on this machine serves to measure
             the speed of reading.
-        estimate: the estimate of `plan`.
+        estimate: the estimate of `plan`, whose memory decides how many threads fit.
         memory_wait: seconds to wait for memory; None to refuse at once, for a new run.
 
     Raises:

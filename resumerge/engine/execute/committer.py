@@ -89,7 +89,8 @@ class Committer:
     `uncommitted_shares` limits the bytes of both.
 
     Args:
-        execution: the context of this attempt's execution.
+        execution: the context of the execution; its shards are synced and sealed, its ledger is
+            written.
         page_cache: drops pages that are no longer needed.
         on_commit: called in the committing thread with the numbers of the units that a batch
             completed.
@@ -177,11 +178,11 @@ class Committer:
         seconds_by_unit: dict[int, float] = {}
         for blocks in batch:
             number = blocks.unit.number
-            hashes, input_hashes = self._hashes[number]
-            if not hashes:
+            block_hashes, input_hashes = self._hashes[number]
+            if not block_hashes:
                 self._measurements[number] = _empty_measurements(blocks.unit)
-            assert len(hashes) == blocks.indices.start * HASH_BYTES
-            hashes += blocks.hashes
+            assert len(block_hashes) == blocks.indices.start * HASH_BYTES
+            block_hashes += blocks.hashes
             input_hashes += blocks.input_hashes
             measurements, measured_rows = self._measurements[number], blocks.measured_rows
             if measurements is not None:
@@ -215,12 +216,12 @@ class Committer:
         self._on_commit(completed_units)
 
     def _unit_commit(self, number: int, seconds: float) -> UnitCommit:
-        hashes, input_hashes = map(bytes, self._hashes[number])
-        is_complete = len(hashes) == self._execution.plan.units[number].blocks * HASH_BYTES
-        checksum = unit_checksum(hashes) if is_complete else None
+        block_hashes, input_hashes = map(bytes, self._hashes[number])
+        is_complete = len(block_hashes) == self._execution.plan.units[number].blocks * HASH_BYTES
+        checksum = unit_checksum(block_hashes) if is_complete else None
         return UnitCommit(
             number=number,
-            hashes=hashes,
+            hashes=block_hashes,
             input_hashes=input_hashes,
             checksum=checksum,
             seconds=seconds,

@@ -22,7 +22,7 @@ class Computation(ABC):
 
     Args:
         attempt: the attempt's number in the ledger.
-        files: the shards after recovery.
+        files: the files of the shards after recovery, which the caller closes.
         replicator: copies sealed shards to the mirror during the computation; it has already been
             started. None without a mirror.
         timer: the timer of the merge. It is paused while torch is imported and steps are computed.

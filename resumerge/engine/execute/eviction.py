@@ -27,7 +27,7 @@ class DownloadEvictor:
         ledger: records each download with its inode when it starts, and its deletion.
         metadata: the metadata cache; the verdict on a deleted file is removed from it.
         reader: reads the sources' files; a file is released before it is deleted.
-        progress: the progress of every unit.
+        progress: the progress of every unit of the plan, in its order, when the attempt begins.
         evict: whether to delete a download once every unit that reads it is committed.
     """
 

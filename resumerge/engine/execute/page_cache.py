@@ -50,7 +50,7 @@ class PageCache:
         """
         if not self._governor.cache_is_scarce:
             return
-        input_bytes = sum(stored.nbytes for stored in stored_in(tensor))
+        input_bytes = sum(stored_tensor.nbytes for stored_tensor in stored_in(tensor))
         if input_bytes > self._governor.cache_room:
             [(start, stop)] = tensor.block_run(indices).ranges()
             self._drop(tensor.no_longer_read(start, stop))

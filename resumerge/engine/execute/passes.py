@@ -21,8 +21,8 @@ class Passes:
     """The passes that prepare a unit before its blocks: they scan, or write scratch files.
 
     Args:
-        execution: the context of this attempt's execution.
-        pool: the threads that compute blocks.
+        execution: the context of the execution; its governor limits how much a pass reads at once.
+        pool: the threads that compute blocks, which also run the passes.
         page_cache: drops pages of blocks that a pass has read.
         read_ahead: forecasts the ranges that a pass will read.
     """

@@ -41,10 +41,10 @@ class Scheduler:
     """The main loop, which computes every pending block of a plan, batch by batch.
 
     Args:
-        execution: the context of this attempt's execution.
+        execution: the context of the execution, which all parts of the loop share.
         evaluator: prepares units and computes their blocks.
-        queue: chooses the next unit.
-        committer: commits the batches.
+        queue: chooses the next unit whose files are present and whose shard has disk space.
+        committer: commits each batch in its own thread; the loop waits for the batch before.
         page_cache: drops pages of blocks that a pass has read.
     """
 

@@ -58,9 +58,9 @@ class UnitFeed:
     """The feed of the main loop: starts the queue's units in order, and hands out their blocks.
 
     Args:
-        execution: the context of this attempt's execution.
+        execution: the context of the execution, which all parts of the main loop share.
         evaluator: prepares the units.
-        queue: chooses the next unit.
+        queue: chooses the next unit whose files are present and whose shard has disk space.
         passes: runs the passes that preparation needs.
         read_ahead: forecasts the ranges of the next blocks.
         scratch: creates the scratch files of spilled tensors.

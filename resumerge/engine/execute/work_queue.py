@@ -101,7 +101,7 @@ class WorkQueue:
             return None
         next_unit = self._plan.units[self._order[next_place]]
         committed_blocks, next_committed_blocks = (
-            self._progress[u.number].committed_blocks for u in (unit, next_unit)
+            self._progress[queued_unit.number].committed_blocks for queued_unit in (unit, next_unit)
         )
         if (
             committed_blocks != next_committed_blocks
