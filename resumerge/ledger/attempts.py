@@ -106,7 +106,7 @@ class Sample:
         budget: the limit of this process's RSS.
         batch_bytes: the uncommitted limit; 0 before the governor has set the limit, and in the
             driver of a cluster, whose tasks have their own limits.
-        bytes_done: the committed output.
+        bytes_done: the committed bytes of output, of all attempts together.
     """
 
     rss: int

@@ -171,7 +171,7 @@ class Connection:
 
         Args:
             table: the name of a table that exists in the file.
-            row: the values by column.
+            row: the values by column; columns that are left out become null.
             replace: whether the row replaces an existing row with the same key.
 
         Returns:

@@ -19,7 +19,7 @@ class Companions:
         """Record a file beside the shards, before it is written.
 
         Args:
-            name: the file's name in the output.
+            name: the file's path below the output's folder.
             nbytes: the file's size in bytes.
             checksum: the file's xxh3-128, 32 hex digits.
         """
@@ -42,7 +42,7 @@ class Steps:
 
         Args:
             key: the step's key, which also depends on the stamps of its files and on the device.
-            pieces: the number of finished pieces.
+            pieces: the number of finished pieces, at least 1.
             checksum: the file's xxh3-128, 32 hex digits.
         """
         row = {"key": key, "pieces": pieces, "checksum": checksum}

@@ -210,8 +210,8 @@ class Ledger:
         with self._db.transaction():
             self._db.update_where("run", {**run, "state": "interrupted"})
             self.attempts.close_killed()
-            for number, folder in folders.items():
-                self._db.update("sources", number, {"folder": folder})
+            for source_number, local_folder in folders.items():
+                self._db.update("sources", source_number, {"folder": local_folder})
             self.units.forget(
                 lost,
                 EventKind.MOVED_HERE,

@@ -18,10 +18,10 @@ _PIECE = 1 << 20
 def take_snapshot(ledger: Ledger, storage: Storage) -> None:
     """Copy the ledger with SQLite's backup API, and replace the snapshot atomically."""
     snapshot = ledger.path.with_name(SNAPSHOT_FILE)
-    partial = snapshot.with_suffix(".partial")
-    copy_ledger(ledger, partial, storage)
-    storage.sync_file(partial)
-    storage.rename(partial, snapshot)
+    partial_path = snapshot.with_suffix(".partial")
+    copy_ledger(ledger, partial_path, storage)
+    storage.sync_file(partial_path)
+    storage.rename(partial_path, snapshot)
 
 
 def copy_ledger(ledger: Ledger, path: Path, storage: Storage) -> None:

@@ -146,11 +146,11 @@ class Units:
             batches: the number of batches, counted back from the newest one.
         """
         columns = ("number", "attempt", "batch")
-        rows = self._db.read("units", columns, "attempt IS NOT NULL AND batch IS NOT NULL")
-        newest_batch = max(((row["attempt"], row["batch"]) for row in rows), default=(0, 0))
+        unit_rows = self._db.read("units", columns, "attempt IS NOT NULL AND batch IS NOT NULL")
+        newest_batch = max(((row["attempt"], row["batch"]) for row in unit_rows), default=(0, 0))
         return {
             row["number"]
-            for row in rows
+            for row in unit_rows
             if row["attempt"] == newest_batch[0] and row["batch"] > newest_batch[1] - batches
         }
 
@@ -161,7 +161,7 @@ class Units:
     def progress(self) -> list[Progress]:
         """Return the progress of every unit, in the order of the plan."""
         columns = ("number", "committed_blocks", "block_hashes", "checksum", "attempt", "batch")
-        rows = self._db.read("units", columns, order_by="number")
+        unit_rows = self._db.read("units", columns, order_by="number")
         incomplete_columns = ("number", "input_hashes", "measurements")
         incomplete_rows = {
             row["number"]: row
@@ -181,7 +181,7 @@ class Units:
                     row["committed_blocks"],
                 ),
             )
-            for row in rows
+            for row in unit_rows
         ]
 
     def measurements(self) -> list[tuple[Row, UnitMeasurements]]:
@@ -207,7 +207,7 @@ class Units:
 
         Args:
             attempt: the number of the attempt that computed the batch; its row is updated, too.
-            batch: the batch's number in the attempt.
+            batch: the batch's number in the attempt, counted from 1.
             units: the commit of each unit that has blocks in the batch.
             totals: the columns of the attempt that count its work so far, by name.
             sample: a sample to store in the same transaction, or None.
@@ -245,7 +245,7 @@ class Units:
             units: the new rows of all units, which are all committed.
             commits: the new results of each unit, in the order of `units`.
             kind: the kind of the event that gives the reason for the new layout.
-            data: the event's facts.
+            data: the facts of the event, by name.
         """
         with self._db.transaction():
             for row in shards:
@@ -267,13 +267,13 @@ class Units:
         with self._db.transaction():
             shard_numbers = set()
             for number in unit_numbers:
-                [unit] = self._db.read("units", ["shard"], "number = ?", [number])
-                shard_numbers.add(unit["shard"])
+                [unit_row] = self._db.read("units", ["shard"], "number = ?", [number])
+                shard_numbers.add(unit_row["shard"])
                 self._db.update("units", number, cleared_columns | {"state": "pending"})
             for number in shard_numbers:
-                [shard] = self._db.read("shards", ["name"], "number = ?", [number])
+                [shard_row] = self._db.read("shards", ["name"], "number = ?", [number])
                 self._db.update("shards", number, {"state": "open", "sealed_at": None})
-                self._db.delete("mirrored", "name = ?", [shard["name"]])
+                self._db.delete("mirrored", "name = ?", [shard_row["name"]])
             self._db.delete("steps")  # steps may have read the same doubtful files
             self._events.add(kind, units=len(unit_numbers), **data)
 
@@ -344,10 +344,10 @@ class Shards:
             kind: the kind of the event to record.
         """
         with self._db.transaction():
-            for unit in units:
-                seconds = min(unit.seconds, MOST_SECONDS)
+            for unit_commit in units:
+                seconds = min(unit_commit.seconds, MOST_SECONDS)
                 adoption_columns = {"attempt": None, "batch": None, "seconds": seconds}
-                self._db.update("units", unit.number, unit.results | adoption_columns)
+                self._db.update("units", unit_commit.number, unit_commit.results | adoption_columns)
             self.seal(shard, mirrored)
             self._events.add(kind, shard=self._name_of(shard), units=len(units))
 
@@ -362,13 +362,17 @@ class Shards:
         """
         adoption_columns = {"state": "committed", "attempt": None, "batch": None}
         with self._db.transaction():
-            for number, units in shards.items():
-                for unit in units:
-                    result_columns = {column.name: unit.get(column.name) for column in _results()}
-                    self._db.update("units", unit["number"], result_columns | adoption_columns)
-                self.seal(number)
+            for shard_number, unit_rows in shards.items():
+                for unit_row in unit_rows:
+                    result_columns = {
+                        column.name: unit_row.get(column.name) for column in _results()
+                    }
+                    self._db.update("units", unit_row["number"], result_columns | adoption_columns)
+                self.seal(shard_number)
                 self._events.add(
-                    EventKind.SHARD_FROM_MIRROR, shard=self._name_of(number), units=len(units)
+                    EventKind.SHARD_FROM_MIRROR,
+                    shard=self._name_of(shard_number),
+                    units=len(unit_rows),
                 )
             if shards:  # without stamps, checks/drift.py compares local models by input hashes
                 self._db.update_where("sources", {"stamps": None})

@@ -59,8 +59,8 @@ def check_values(
     if validators is None:
         present_columns = rows[0] if rows else {}
         validators = {c.name: c.accepts for c in TABLES[table].columns if c.name in present_columns}
-    for name, accepts in validators.items():
-        values = [row[name] for row in rows]
+    for column_name, accepts in validators.items():
+        values = [row[column_name] for row in rows]
         try:
             distinct_values = [*dict(zip(zip(map(type, values), values), values)).values()]
         except TypeError:  # rows from JSON may contain lists and objects, which have no hash
@@ -68,7 +68,7 @@ def check_values(
         for value in distinct_values:
             if not accepts(value):
                 raise InvalidLedger(
-                    f"its {table}.{name} has the invalid value {str(value)[:_SHOWN]!r}"
+                    f"its {table}.{column_name} has the invalid value {str(value)[:_SHOWN]!r}"
                 )
 
 
@@ -91,10 +91,10 @@ def in_sequence(table: str, rows: Iterable[Row]) -> Iterator[Row]:
     Raises:
         InvalidLedger: the keys have a gap, or do not begin with `Table.first`.
     """
-    key, first = TABLES[table].columns[0].name, TABLES[table].first
+    key_column, first = TABLES[table].columns[0].name, TABLES[table].first
     for expected_key, row in enumerate(rows, first or 0):
-        if first is not None and row[key] != expected_key:
-            raise InvalidLedger(f"its {table}.{key} are not consecutive")
+        if first is not None and row[key_column] != expected_key:
+            raise InvalidLedger(f"its {table}.{key_column} are not consecutive")
         yield row
 
 
@@ -149,13 +149,13 @@ def _check_run(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """
     if len(runs) != 1:
         raise InvalidLedger(f"its table run has {len(runs)} rows")
-    parts = json.loads(runs[0]["fingerprint_parts"])
-    digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+    fingerprint_parts = json.loads(runs[0]["fingerprint_parts"])
+    digest = hashlib.sha256(json.dumps(fingerprint_parts, sort_keys=True).encode()).hexdigest()
     if digest != runs[0]["fingerprint"]:
         raise InvalidLedger("its run.fingerprint does not match run.fingerprint_parts")
-    if parts.get(RECIPE_TEXT) != text_digest(runs[0]["config_text"]):
+    if fingerprint_parts.get(RECIPE_TEXT) != text_digest(runs[0]["config_text"]):
         raise InvalidLedger("its run.config_text does not match run.fingerprint_parts")
-    return dict(parts)
+    return dict(fingerprint_parts)
 
 
 def _check_form(output: str, shards: Sequence[str]) -> None:

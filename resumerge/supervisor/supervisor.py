@@ -67,7 +67,7 @@ class SupervisorOutput(Protocol):
 
         Args:
             pid: the worker's process id.
-            quiet: the seconds without progress.
+            quiet: the seconds without progress; time for which the machine slept is not counted.
             printed_at: the time when the worker last printed, on the monotonic clock; 0 if it has
                 not printed.
         """
@@ -152,8 +152,8 @@ class Supervisor:
                 close=(self._wake, self._woken),
             )
             stall = self._watch(worker)
-            exit_code, facts = worker.exit_code(), worker.listener.facts
-            run: str | None = facts.get("run")
+            exit_code, worker_facts = worker.exit_code(), worker.listener.facts
+            run: str | None = worker_facts.get("run")
             if exit_code is None:
                 return self._hangs(stall, run)
             if exit_code >= 0:
@@ -162,7 +162,7 @@ class Supervisor:
                 worker.pid,
                 cause_of(-exit_code, self._oom_kills.rose()),
                 -exit_code,
-                budget=facts.get("budget"),
+                budget=worker_facts.get("budget"),
             )
             now_committed = most_committed
             if run is not None:
@@ -177,7 +177,7 @@ class Supervisor:
             if failures > MOST_FAILURES:
                 self._output.gave_up(death, run)
                 return Resumable.exit_code
-            spec = self._next(spec, death, run or spec.run, facts.get("floor", 0))
+            spec = self._next(spec, death, run or spec.run, worker_facts.get("floor", 0))
             _log.info("worker ended: %s; the next one gets %s", death, spec)
             self._output.died(death, spec)
             if not self._pause(failures if death.cause == "oom" else 0):

@@ -93,7 +93,7 @@ def _be_worker(
     """Call `work` in the child process, and exit without calling the parent's exit functions.
 
     Args:
-        work: returns the exit code.
+        work: called with `link`; returns the exit code of this process.
         link: the worker's end of the heartbeat pipe.
         supervisor: the supervisor's process id.
         lifeline: the end of the pipe to watch, see `_die_with`.
