@@ -90,8 +90,8 @@ class RunContext:
 
     def shard_files(self, plan: Plan, folder: Path, *, sparse: bool = False) -> ShardFiles:
         """Return the files of a plan's shards in the output folder; see `ShardFiles`."""
-        links = HardLinks(self.storage, self.metadata) if self.options.link else None
-        return ShardFiles(plan, folder, self.storage, sparse=sparse, links=links)
+        hard_links = HardLinks(self.storage, self.metadata) if self.options.link else None
+        return ShardFiles(plan, folder, self.storage, sparse=sparse, links=hard_links)
 
     @property
     def memory(self) -> int | None:

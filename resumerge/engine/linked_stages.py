@@ -31,8 +31,8 @@ def problems_of_links(folder: Path, plan: Plan, out: Path) -> Iterator[Problem]:
 
 def link_stages(context: RunContext, plan: Plan, ledger: Ledger, out: Path) -> None:
     """Create the links, if the run has a folder for them; report links that cannot be created."""
-    folder = json.loads(ledger.run()["options"]).get("intermediate_dir")
-    for link, stage in _links_of(Path(folder), plan, out) if folder else ():
+    links_folder = json.loads(ledger.run()["options"]).get("intermediate_dir")
+    for link, stage in _links_of(Path(links_folder), plan, out) if links_folder else ():
         try:
             context.storage.make_folder(link.parent)
             if not _leads_to(link, stage):

@@ -37,8 +37,8 @@ class Pushed:
     """The result of an upload.
 
     Args:
-        url: the repo's address.
-        files: the names of the model's files.
+        url: the normalised address of the repo, or of another store.
+        files: the names of the model's files, in the order in which they were uploaded.
         nbytes: the bytes of all these files.
         sent: the bytes that were sent; the repo already had the rest.
     """
@@ -94,7 +94,7 @@ def push(
     store = _store(repo if has_scheme(repo) else f"hf://{repo}", commits)
     _check(out, runs)
     _check_repo(store, files)
-    sizes = {name: (folder / name).stat().st_size for name in files}
+    file_sizes = {name: (folder / name).stat().st_size for name in files}
     sent = 0
 
     def count(nbytes: int) -> None:
@@ -103,10 +103,10 @@ def push(
         moved(nbytes)
 
     for name in files:
-        begins(name, sizes[name], sum(sizes.values()))
+        begins(name, file_sizes[name], sum(file_sizes.values()))
         retry_store(store, partial(store.upload, name, folder / name, count), "repo")
     retry_store(store, lambda: store.put({}), "repo")
-    return Pushed(store.url, files, sum(sizes.values()), sent)
+    return Pushed(store.url, files, sum(file_sizes.values()), sent)
 
 
 def _store(url: str, commits: Commits | None) -> Store:
@@ -128,28 +128,30 @@ def _store(url: str, commits: Commits | None) -> Store:
 def _check_file(out: Path) -> None:
     """Check that a model of one file exists and is finished."""
     if not out.is_file():
-        unfinished = out.with_name(out.name + PARTIAL).exists()
+        is_unfinished = out.with_name(out.name + PARTIAL).exists()
         raise refuse(
-            "The model is not finished" if unfinished else "There is no model to upload",
+            "The model is not finished" if is_unfinished else "There is no model to upload",
             where=out,
             expected="a weight file, as `resumerge run` writes it",
-            found=f"an unfinished file: {out.name}{PARTIAL}" if unfinished else "no file",
-            fix="resume its run" if unfinished else "name the output of a run that is done",
+            found=f"an unfinished file: {out.name}{PARTIAL}" if is_unfinished else "no file",
+            fix="resume its run" if is_unfinished else "name the output of a run that is done",
         )
 
 
 def _files(out: Path) -> list[str]:
     """Return the names of a model's files, smallest first, without hidden files."""
-    names = (path.relative_to(out) for path in out.rglob("*") if path.is_file())
-    visible = [name for name in names if not any(part.startswith(".") for part in name.parts)]
-    if unfinished := [name for name in visible if name.suffix == PARTIAL]:
+    relative_paths = (path.relative_to(out) for path in out.rglob("*") if path.is_file())
+    visible_paths = [
+        name for name in relative_paths if not any(part.startswith(".") for part in name.parts)
+    ]
+    if unfinished_paths := [name for name in visible_paths if name.suffix == PARTIAL]:
         raise refuse(
             "The model is not finished",
             where=out,
-            found=f"unfinished files: {', '.join(map(str, sorted(unfinished)[:3]))}",
+            found=f"unfinished files: {', '.join(map(str, sorted(unfinished_paths)[:3]))}",
             fix="resume its run, or remove these files",
         )
-    if not any(name.suffix in WEIGHTS for name in visible):
+    if not any(name.suffix in WEIGHTS for name in visible_paths):
         raise refuse(
             "There is no model to upload",
             where=out,
@@ -157,14 +159,14 @@ def _files(out: Path) -> list[str]:
             found="no weights" if out.is_dir() else "no folder",
             fix="name the output of a run that is done",
         )
-    if missing_files := _indexed(out) - set(map(str, visible)):
+    if missing_files := _indexed(out) - set(map(str, visible_paths)):
         raise refuse(
             "The model is incomplete",
             where=out,
             found=f"missing: {', '.join(sorted(missing_files)[:3])}",
             fix="copy or download the missing files, or name the output folder of a run",
         )
-    return sorted(map(str, visible), key=lambda name: ((out / name).stat().st_size, name))
+    return sorted(map(str, visible_paths), key=lambda name: ((out / name).stat().st_size, name))
 
 
 def _indexed(out: Path) -> set[str]:
@@ -182,14 +184,14 @@ def _check(out: Path, runs: RunStore) -> None:
     runs_of_model = runs.of_output(out)
     if not runs_of_model:
         return
-    run = runs_of_model[-1]
-    resume_command = f"`resumerge resume {run.name}`"
-    state = read_run(run / LEDGER_FILE, "state")
+    run_folder = runs_of_model[-1]
+    resume_command = f"`resumerge resume {run_folder.name}`"
+    state = read_run(run_folder / LEDGER_FILE, "state")
     if state != "done":
         raise refuse(
             "The model is not finished", where=out, found=f"its run is {state}", fix=resume_command
         )
-    verification = verify_run(run, Storage())
+    verification = verify_run(run_folder, Storage())
     if not verification.intact:
         raise refuse(
             "The model is damaged",
@@ -207,15 +209,15 @@ def _check_repo(store: Store, files: Sequence[str]) -> None:
     transformers might load the other weights in place of the model's. Other machines may resume a
     run from its mirror.
     """
-    listed = retry_store(store, store.list, "repo")
-    if any(name.startswith(f"{METADATA}/") for name in listed):
+    listed_sizes = retry_store(store, store.list, "repo")
+    if any(name.startswith(f"{METADATA}/") for name in listed_sizes):
         raise refuse(
             "The repo is the mirror of a run",
             where=store.url,
             found=f"files in {METADATA}/",
             fix=f"look at it with `resumerge status {store.url}`, or name another repo",
         )
-    if other_weights := sorted((_LOADED & listed.keys()) - set(files)):
+    if other_weights := sorted((_LOADED & listed_sizes.keys()) - set(files)):
         raise refuse(
             "The repo contains another model",
             where=store.url,

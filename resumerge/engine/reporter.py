@@ -29,7 +29,7 @@ class Result:
     """The result of a run.
 
     Args:
-        id: the run's id.
+        id: the id of the run, by which other commands find it.
         output: the path of the output; if the output is not on this machine, the mirror's folder or
             address.
         ledger: the ledger's path; None if another machine finished the model in a mirror.

@@ -15,11 +15,11 @@ class UnitChanges:
     """The measurements of one complete unit.
 
     Args:
-        name: the unit's name.
+        name: the unit's name in the plan; in a sweep, it begins with the variant's folder.
         dtype: the unit's type by safetensors' name, or its quantisation scheme.
-        elements: the number of elements, of which the measurements cover a part in each block.
+        elements: the number of elements; some measurements cover only a part of them.
         blocks: the number of blocks, all of which are committed and measured.
-        measurements: the sums over the blocks.
+        measurements: the sums over all blocks; `exact` and `estimated` add them over units.
     """
 
     name: str

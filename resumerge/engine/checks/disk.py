@@ -24,7 +24,7 @@ def check_disk(
 
     Args:
         out: the output's folder.
-        needed: the free bytes that are needed.
+        needed: the bytes that must be free on the disk of `out`.
         then_delete: whether `needed` is for one shard, because shards are deleted here once the
             mirror has them.
         cluster: whether a cluster computes the output; it needs every shard in the output.
@@ -106,7 +106,7 @@ def disk_needed(plan: Plan, estimate: Estimate, out: Path, output: int, *, evict
         plan: the plan whose sources contain the missing files.
         estimate: the estimate of `plan`, which lists the files that are `missing` here.
         out: the output's folder.
-        output: the bytes that the output needs.
+        output: the bytes that the output itself needs there.
         evict: whether downloads are deleted when they are no longer needed; they do not count then.
     """
     missing_files = [(plan.sources[number], name) for number, name in sorted(estimate.missing)]

@@ -83,7 +83,7 @@ def fit_threads(
     Args:
         memory: the merge's estimated memory, by number of threads.
         wanted: the most threads; None for one thread per core.
-        budget: bytes of RSS.
+        budget: bytes of RSS, as `memory_budget` or `wait_for_budget` returned them.
         asked: bytes that the user allows, for the error message.
 
     Raises:

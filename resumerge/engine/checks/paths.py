@@ -182,7 +182,7 @@ def check_form(out: OutputPath, reference: str, *, single: bool) -> list[Problem
 
     Args:
         out: the output of the command; nothing needs to exist there.
-        reference: the name of the reference model.
+        reference: the name of the reference model, for the message.
         single: whether the reference model is a single weight file.
     """
     is_named_like_weights = is_readable(out.path.name) and not out.path.is_dir()

@@ -52,10 +52,10 @@ class Driver:
 
     Args:
         computation: the computation that is carried out; it gives context, plan, ledger and budget.
-        cluster: the cluster that runs the tasks.
-        journal: the journal that commits the results.
+        cluster: the cluster that runs the tasks; this process is connected to it.
+        journal: the journal that commits results, and knows the hashes that are committed.
         exchange: the exchange with the tasks, which is open already.
-        pending: the shards to compute.
+        pending: the shards to compute, none of which is sealed.
     """
 
     def __init__(
@@ -208,8 +208,12 @@ class Driver:
             self._note_start(running, node)
         self._note_failure(running, str(node or ""), failed.reason, failed.message)
         if failed.reason == Reason.HASH_CONFLICT:
-            facts = {"shard": running.shard.name, "task": running.task.id, "node": str(node or "")}
-            self._ledger.events.add(EventKind.HASH_CONFLICT, **facts, message=failed.message)
+            event_facts = {
+                "shard": running.shard.name,
+                "task": running.task.id,
+                "node": str(node or ""),
+            }
+            self._ledger.events.add(EventKind.HASH_CONFLICT, **event_facts, message=failed.message)
         if stops_the_run(failed):
             self._journal.watch.check_all()  # raises an error that names the tensors concerned
             raise Resumable(failed.reason, f"{node}: {failed.message}")
@@ -381,8 +385,8 @@ class Driver:
         if running.started:
             return
         running.started = self._any_task_started = True
-        facts = {"task": running.task.id, "shard": running.shard.name}
-        self._ledger.events.add(EventKind.TASK_STARTED, **facts, node=str(node or ""))
+        event_facts = {"task": running.task.id, "shard": running.shard.name}
+        self._ledger.events.add(EventKind.TASK_STARTED, **event_facts, node=str(node or ""))
 
     def _active(self) -> list[RunningTask]:
         """Return the running tasks that were not given up."""

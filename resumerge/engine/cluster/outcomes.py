@@ -38,7 +38,7 @@ class Finished:
     Args:
         node: the machine where the task ran.
         record: the hashes of the shard's blocks and of their inputs.
-        nbytes: the shard's size in bytes.
+        nbytes: the size of the shard's file in bytes.
         seconds: the duration of the task in seconds.
         peak_rss: the peak RSS of the worker's process in bytes.
         bytes_received: the bytes that were received of streamed files.
@@ -62,7 +62,7 @@ class HashConflict:
         tensor: the name of the block's tensor.
         block: the number of the block in the tensor.
         first: the hash that is kept, 32 hex digits.
-        second: the other hash, 32 hex digits.
+        second: the hash that was computed later, on another machine, 32 hex digits.
     """
 
     tensor: str
@@ -94,7 +94,7 @@ class Failed:
         node: the machine where the task ran; None if that is not known.
         reason: the reason, by which the driver stops the run or chooses the memory of the next
             task.
-        message: a text on the failure.
+        message: a text on the failure, for the ledger and the user.
     """
 
     node: Node | None

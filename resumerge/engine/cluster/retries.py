@@ -32,7 +32,7 @@ class Tries:
 
     Args:
         count: the number of tasks that were submitted.
-        failed: the number of tasks that failed.
+        failed: the number of tasks that failed after a machine had taken them.
         is_refused: whether a task was not taken by any machine of the cluster.
         nodes: the ids of the nodes where tasks failed.
         memory: the memory of the next task in bytes; None to use the run's options.
@@ -63,7 +63,8 @@ class Tries:
         """Record a failure, and decide on the memory of the next task.
 
         Args:
-            failed: the outcome of the task.
+            failed: the outcome; by its reason the task counts as failed, or as refused by all
+                machines.
             node: the id of the node where the task ran; empty if not known.
             budget: the memory budget of the task in bytes; 0 if not known.
         """

@@ -98,7 +98,7 @@ class Attempt:
     @contextmanager
     def _journaled(self) -> Iterator[_Record]:
         """Record the attempt's start in the ledger, and its outcome when the context ends."""
-        started = time.monotonic()
+        attempt_started = time.monotonic()
         with self.context.stop.deferred():
             record = _Record(
                 self.ledger.attempts.start(
@@ -144,7 +144,7 @@ class Attempt:
                     record.number,
                     outcome,
                     peak_rss=peak_rss(),
-                    seconds=time.monotonic() - started,
+                    seconds=time.monotonic() - attempt_started,
                     merging_seconds=record.merging_seconds,
                 )
                 self.ledger.set_state(state)

@@ -79,7 +79,7 @@ def check_stays_in_bucket(options: Options, out: Path, mirror: str | None, url: 
 
     Args:
         options: the command's own options, before any are inherited from the run.
-        out: the run's output on this machine.
+        out: the run's output on this machine; its working folder, if the output is in a bucket.
         mirror: the address of the run's mirror before this command; None without a mirror.
         url: the address of the mirror for this command; None without a mirror.
 

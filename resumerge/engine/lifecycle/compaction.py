@@ -160,12 +160,12 @@ def _write(
     for unit, new_unit in zip(before.units, after.units, strict=True):
         hashes, measurements = progress[unit.number].hashes, measurements_by_name.get(unit.name)
         if isinstance(unit.expression, Factors) and isinstance(new_unit.expression, Factors):
-            data = _read(old, unit.offset, unit.nbytes)
+            factor_bits = _read(old, unit.offset, unit.nbytes)
             rank = new_unit.expression.rank
-            a, b = _matrices(unit.expression, data)
-            data = np.concatenate([a[:, :rank].reshape(-1), b[:, :rank].reshape(-1)])
-            storage.write(new, data.view(np.uint8).data, new_unit.offset)
-            hashes = hash_block(data.view(np.uint8).data)
+            a, b = _matrices(unit.expression, factor_bits)
+            factor_bits = np.concatenate([a[:, :rank].reshape(-1), b[:, :rank].reshape(-1)])
+            storage.write(new, factor_bits.view(np.uint8).data, new_unit.offset)
+            hashes = hash_block(factor_bits.view(np.uint8).data)
             if measurements is not None:
                 energies = measurements["intended"], measurements["change"]
                 measured_rows = new_unit.expression.measured(*energies).tolist()

@@ -73,7 +73,7 @@ def write_companions(context: RunContext, plan: Plan, ledger: Ledger, out: Path)
     If a shard is only in the mirror, nothing is written, because the folder would look like a
     complete model.
     """
-    if context.frees_shards or not all((out / s.name).exists() for s in plan.shards):
+    if context.frees_shards or not all((out / shard.name).exists() for shard in plan.shards):
         return
     noted_checksums = ledger.companions.checksums()
     for name, content in model_files(context, plan, ledger, out.name):

@@ -61,8 +61,8 @@ def create_run(context: RunContext, plan: Plan, new: NewRun) -> Iterator[Ledger]
 def _acquire_empty(mirror: MirrorSession, out: OutputPath) -> None:
     """Acquire the lease of a new run's mirror, and check that the mirror is empty."""
     mirror.acquire_lease(out.model)
-    with TemporaryFolder() as folder:
-        mirror_state = mirror.read_state(folder / LEDGER_FILE)
+    with TemporaryFolder() as temporary_folder:
+        mirror_state = mirror.read_state(temporary_folder / LEDGER_FILE)
     if mirror_state.kind != NOTHING:
         raise refuse_mirror(mirror, mirror_state)
 

@@ -28,7 +28,7 @@ class NewRun:
     """A run to be created.
 
     Args:
-        config: the recipe's file.
+        config: the path of the recipe's file, which the ledger records.
         replaced: names of the files in the output's folder that `abandon` deletes.
         abandon: deletes the run that this run replaces, with its files.
         created_with: options of the run that this run replaces. This run is planned with them.

@@ -55,14 +55,16 @@ def is_finished(context: RunContext, run: AdoptedRun, plan: Plan) -> bool:
 def _is_complete(context: RunContext, run: AdoptedRun, plan: Plan) -> bool:
     folder = run.out.folder
     files = context.shard_files(plan, folder)
-    missing_shards = [s for s in plan.shards if not files.has_size_and_header(s, files.final(s))]
+    missing_shards = [
+        shard for shard in plan.shards if not files.has_size_and_header(shard, files.final(shard))
+    ]
     companion_names = run.ledger.companions.checksums()
     if run.ledger.shards.open() or not all((folder / name).is_file() for name in companion_names):
         return False
     if run.mirror is None:
         return not missing_shards
     mirrored_names = run.ledger.mirrored.checksums()
-    return all(s.name in mirrored_names for s in missing_shards) and _is_complete_in(
+    return all(shard.name in mirrored_names for shard in missing_shards) and _is_complete_in(
         run.mirror, plan, run.ledger
     )
 
@@ -71,7 +73,7 @@ def _is_complete_in(mirror: MirrorSession, plan: Plan, ledger: Ledger) -> bool:
     """Return whether the mirror has this run's manifest and every file; report missing files."""
     mirror.check_mounted()
     manifest, sizes = retry_store(mirror.store, lambda: read_manifest(mirror.store)), mirror.files()
-    missing_names = {s.name for s in plan.shards if sizes.get(s.name) != s.nbytes}
+    missing_names = {shard.name for shard in plan.shards if sizes.get(shard.name) != shard.nbytes}
     if manifest is None or manifest.run != ledger.run()["id"]:
         missing_names.add(MANIFEST_FILE)
     else:
@@ -98,9 +100,9 @@ def report_finished(context: RunContext, run: AdoptedRun) -> Result:
             with output_lock(run.out):
                 for name in fetch_model(mirror, manifest, run.out, context.storage):
                     if not is_weights(name):
-                        path = run.out.folder / name
-                        checksum = file_checksum(path)
-                        run.ledger.companions.record(name, path.stat().st_size, checksum)
+                        companion_path = run.out.folder / name
+                        checksum = file_checksum(companion_path)
+                        run.ledger.companions.record(name, companion_path.stat().st_size, checksum)
     mirror_url = mirror.url if mirror else None
     out = named_output(run.out.path, mirror_url)
     result = Result(run.folder.name, out, run.ledger.path, already_done=True, mirror=mirror_url)

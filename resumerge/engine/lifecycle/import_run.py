@@ -64,8 +64,8 @@ def find_in_mirror(
         InputError: the mirror holds something else, or another machine is working there.
         Resumable: the mirror cannot be reached.
     """
-    with TemporaryFolder() as folder:
-        mirror_state = mirror.read_state(folder / LEDGER_FILE)
+    with TemporaryFolder() as temporary_folder:
+        mirror_state = mirror.read_state(temporary_folder / LEDGER_FILE)
         if mirror_state.kind == FINISHED and mirror_state.manifest is not None:
             restart = recipe is not None and context.options.restart
             return _finished(context, mirror, mirror_state.manifest, mirror_state, restart=restart)
@@ -73,7 +73,7 @@ def find_in_mirror(
             return None
         if mirror_state.kind != UNFINISHED:
             raise refuse_mirror(mirror, mirror_state)
-        run_record = _record(folder)
+        run_record = _record(temporary_folder)
     if recipe is not None and not context.options.restart and not is_of_recipe(run_record, recipe):
         raise refuse_mirror(mirror, mirror_state)
     local_folder = _known_run(context, run_record["id"])
@@ -237,7 +237,7 @@ def localize(folder: Path, home: Path, out: Path, url: str, storage: Storage) ->
         folder: the folder that the ledger was copied to, before it becomes a run of this machine.
         home: the folder that the ledger will be moved to.
         out: the output on this machine.
-        url: the mirror's address on this machine.
+        url: the address by which this machine reaches the mirror.
         storage: the operations on files.
     """
     with closing(Ledger(folder / LEDGER_FILE)) as ledger:

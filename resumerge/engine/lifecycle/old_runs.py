@@ -35,7 +35,7 @@ class OldRun:
         state: the state in the ledger; `DAMAGED` if neither ledger nor snapshot can be read.
         output: the output on this machine; None if the ledger cannot be read.
         seconds: seconds since the last write to its ledger.
-        ledger_bytes: size of `folder`.
+        ledger_bytes: the size of all files in `folder`.
         unfinished: names of the files of an unfinished model in the output's folder. They are
             removed with the run.
         unfinished_bytes: the size of all files of `unfinished` together.

@@ -120,8 +120,8 @@ def _resume(context: RunContext, run: AdoptedRun) -> Result:
     # open and plan
     plan, estimate = plan_adopted(context, run)
     # compare
-    touched = check_source_drift(context, run.record, plan, estimate, run.ledger)
-    record_touched(touched, plan.sources, run.ledger, context.reporter)
+    touched_sources = check_source_drift(context, run.record, plan, estimate, run.ledger)
+    record_touched(touched_sources, plan.sources, run.ledger, context.reporter)
     if is_finished(context, run, plan):
         return report_finished(context, run)
     if is_corrected_method(run.record, plan, run.ledger):
@@ -139,8 +139,8 @@ def _resume(context: RunContext, run: AdoptedRun) -> Result:
         return report_finished_elsewhere(context, run, run.mirror, manifest)
     _adopt_uploaded(context, run, plan, run.mirror)
     # Adopted shards have hashes of inputs that other machines read: compare local models again.
-    touched = check_contents(context, run.record, plan, estimate, run.ledger)
-    record_touched(touched, plan.sources, run.ledger, context.reporter)
+    touched_sources = check_contents(context, run.record, plan, estimate, run.ledger)
+    record_touched(touched_sources, plan.sources, run.ledger, context.reporter)
     return _check_and_merge(context, run, plan, estimate, reconciler)
 
 
@@ -157,7 +157,7 @@ def _check_and_merge(
         context: its options include those that the command inherits from the run.
         run: the run; its ledger already agrees with its mirror.
         plan: the plan that was made again from the run's pinned sources.
-        estimate: the estimate of `plan`.
+        estimate: the estimate of `plan`, from which memory and threads are decided.
         reconciler: the reconciler that brought ledger and mirror into agreement; None without a
             mirror.
     """
@@ -235,7 +235,7 @@ def _result(
     Args:
         context: the context of the command that merged; with `--strict`, warnings are left to the
             caller.
-        plan: the plan that was carried out.
+        plan: the plan that was carried out, with the final ranks of an adapter.
         ledger: the run's ledger; its last attempt is the attempt of this merge.
         output: the output as the user named it, a path or an address.
         mirror: the mirror's address; None without a mirror.

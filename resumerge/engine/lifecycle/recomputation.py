@@ -208,13 +208,15 @@ def _first_difference(
     for run_start in range(first_index, blocks.indices.stop, blocks_at_once):
         indices = range(run_start, min(run_start + blocks_at_once, blocks.indices.stop))
         computed_bytes, _ = evaluator.compute(unit, indices, preparation)
-        hashes = hash_blocks(computed_bytes, unit.bytes_of(range(run_start, run_start + 1)))
-        expected_hashes = blocks.hashes[(run_start - first_index) * HASH_BYTES :][: len(hashes)]
+        new_hashes = hash_blocks(computed_bytes, unit.bytes_of(range(run_start, run_start + 1)))
+        expected_hashes = blocks.hashes[(run_start - first_index) * HASH_BYTES :][: len(new_hashes)]
         on_progress(unit.bytes_of(indices))
-        if hashes != expected_hashes:
-            offsets = range(0, len(hashes), HASH_BYTES)
+        if new_hashes != expected_hashes:
+            offsets = range(0, len(new_hashes), HASH_BYTES)
             offset = next(
-                n for n in offsets if hashes[n:][:HASH_BYTES] != expected_hashes[n:][:HASH_BYTES]
+                n
+                for n in offsets
+                if new_hashes[n:][:HASH_BYTES] != expected_hashes[n:][:HASH_BYTES]
             )
             return run_start + offset // HASH_BYTES
     return None

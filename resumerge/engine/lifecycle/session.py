@@ -73,7 +73,7 @@ class Session:
         """Merge; resume the run of `out` if it is an unfinished run of the same recipe.
 
         Args:
-            config: the recipe's file.
+            config: the path of the recipe's file, of which the run keeps a copy.
             out: the model's path, a folder or a single file; a relative path is taken from the
                 current folder.
             swept: the finished model of a sweep, which a new run takes over; None to compute the
@@ -117,12 +117,12 @@ class Session:
             Resumable: the run cannot continue now.
         """
         context = self._context
-        with context.working(), TemporaryFolder() as folder:
+        with context.working(), TemporaryFolder() as temporary_folder:
             original_model = open_original(named, context)
             refuse_itself(original_model, out)
             original_model.check_versions()
             context.options = original_model.options(context.options)
-            config = folder / RECIPE_IN_OUTPUT
+            config = temporary_folder / RECIPE_IN_OUTPUT
             config.write_text(original_model.recipe, encoding="utf-8")
             with original_model.naming_its_recipe(config):
                 found_run = find_for_run(context, config, OutputPath(out.absolute()))

@@ -70,25 +70,29 @@ def find_written(
     """
     store = mirror.store
     lease = mirror.acquire_lease(run)
-    listed = mirror.files()
+    listed_sizes = mirror.files()
     if (manifest := retry_store(store, lambda: read_manifest(store))) and manifest.run == run:
         files = {**files, **manifest.files}
 
     def is_unedited(name: str, nbytes: int, sha256: str) -> bool:
-        return listed.get(name) == nbytes and (
+        return listed_sizes.get(name) == nbytes and (
             is_weights(name)
             or retry_store(store, lambda: store.sha256(name, mirror.moved)) == sha256
         )
 
     written_names = {name for name, file in files.items() if is_unedited(name, *file)}
-    edited_names = sorted((files.keys() & listed.keys()) - written_names)
-    written_names |= {name + PART for name in files} & listed.keys()
-    lease_names = {lease_name(token) for token in fencing_tokens(listed)}
-    metadata_names = {name for name in listed if name.startswith(f"{METADATA}/")} - lease_names
+    edited_names = sorted((files.keys() & listed_sizes.keys()) - written_names)
+    written_names |= {name + PART for name in files} & listed_sizes.keys()
+    lease_names = {lease_name(token) for token in fencing_tokens(listed_sizes)}
+    metadata_names = {
+        name for name in listed_sizes if name.startswith(f"{METADATA}/")
+    } - lease_names
     expected_names = (
         written_names | metadata_names | lease_names | store.own_files | set(edited_names)
     )
-    if foreign_names := sorted(n for n in listed if n not in expected_names and not is_backup(n)):
+    if foreign_names := sorted(
+        n for n in listed_sizes if n not in expected_names and not is_backup(n)
+    ):
         raise refuse(
             f"The {store.noun} holds files that the run did not write",
             where=mirror.url,
@@ -104,7 +108,7 @@ def find_written(
     )
     lease.check()
     names_to_remove = [*config_names, *sorted(written_names - set(config_names)), *removed_last]
-    return WrittenFiles(names_to_remove, backup_names(edited_names, listed), frozenset(files))
+    return WrittenFiles(names_to_remove, backup_names(edited_names, listed_sizes), frozenset(files))
 
 
 def abandon_mirror(mirror: MirrorSession, written: WrittenFiles) -> None:
@@ -138,8 +142,8 @@ def back_up(mirror: MirrorSession, names: Mapping[str, str]) -> None:
     for name, backup in names.items():
         if retry_store(store, lambda: _rename(store, name, backup)):  # noqa: B023
             continue
-        with TemporaryFolder() as folder:
-            local_copy = folder / "copy"
+        with TemporaryFolder() as temporary_folder:
+            local_copy = temporary_folder / "copy"
             retry_store(store, lambda: store.download(name, local_copy, mirror.moved))  # noqa: B023
             retry_store(store, lambda: store.upload(backup, local_copy, mirror.moved))  # noqa: B023
             retry_store(store, lambda: store.put({}, [name]))  # noqa: B023

@@ -61,9 +61,9 @@ class Reconciler:
         """
         if self._run["mirror"] == self._mirror.url:
             self._mirror.check_mounted()
-        with TemporaryFolder() as folder:
+        with TemporaryFolder() as temporary_folder:
             # A finished mirror is reported without the lease: this machine writes nothing there.
-            state = self._mirror.read_state(folder / "before-the-lease.db")
+            state = self._mirror.read_state(temporary_folder / "before-the-lease.db")
             self._check_not_emptied(state, may_be_empty=may_be_empty)
             incomplete_manifest = None
             if state.kind == FINISHED:
@@ -81,8 +81,8 @@ class Reconciler:
                 self._reopen(incomplete_manifest, state.files, lease.token)
                 may_be_empty = True  # the manifest is removed, and shards may be missing
             # Before it gave up the lease, another machine may have written since the first reading.
-            state = self._mirror.read_state(folder / LEDGER_FILE)
-            self._adopt(state, folder / LEDGER_FILE, may_be_empty=may_be_empty)
+            state = self._mirror.read_state(temporary_folder / LEDGER_FILE)
+            self._adopt(state, temporary_folder / LEDGER_FILE, may_be_empty=may_be_empty)
         if self._is_new_mirror:
             self._change_mirror(state)
         return None
@@ -298,9 +298,9 @@ def fetch_from_mirror(
 
     Args:
         mirror: the session with the mirror to copy from; its lease is not needed.
-        name: the file's name in the mirror.
+        name: the file's name in the mirror, and below `out`.
         sha256: the SHA-256 in hex digits; None to accept any content.
-        out: the folder to write to.
+        out: the folder to write to, which is created if necessary.
         storage: the operations on files.
 
     Raises:
@@ -332,10 +332,10 @@ def fetch_from_mirror(
         received_sha256 = sha256_of(incoming_path, lambda: mirror.moved(0))
     if received_sha256 is None or (sha256 is not None and received_sha256 != sha256):
         storage.remove(incoming_path)
-        state = "missing" if received_sha256 is None else "damaged"
+        fault = "missing" if received_sha256 is None else "damaged"
         raise Resumable(
             Reason.MIRROR,
-            f"{name} is {state} in the {mirror.store.place}. To compute and upload it again, "
+            f"{name} is {fault} in the {mirror.store.place}. To compute and upload it again, "
             "resume without --bring-back",
         )
     storage.sync_file(incoming_path)

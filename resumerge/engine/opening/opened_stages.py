@@ -68,35 +68,37 @@ def open_stages(
     stage_refs = [ref for ref in references if ref.parts[0].text in recipe.stage_names]
     if problems := [*_unknown(recipe, references, stage_refs)]:
         raise InputError(problems)
-    needed = stages_alone(recipe, {ref.parts[0].text for ref in stage_refs})
+    needed_recipe = stages_alone(recipe, {ref.parts[0].text for ref in stage_refs})
     options = context.options
-    problems = check_recipe(needed)
+    problems = check_recipe(needed_recipe)
     opened_sources = open_sources(
-        needed, {}, problems, context.metadata, options.offline, context.reporter.note
+        needed_recipe, {}, problems, context.metadata, options.offline, context.reporter.note
     )
     for adapter in (
-        needed for ref in stage_refs for needed in ref.parts[1:] if needed not in opened_sources
+        part for ref in stage_refs for part in ref.parts[1:] if part not in opened_sources
     ):
         opened_sources[adapter] = open_source(
             adapter, offline=options.offline, metadata=context.metadata, contents=ADAPTER
         )
-    sources = numbered(
+    numbered_sources = numbered(
         {ref: replace(source, streams=True) for ref, source in opened_sources.items()}
     )
-    stages, plans = StageModels(context, sources), []
+    stages, plans = StageModels(context, numbered_sources), []
     unshared = unshared_of(vars(options)) or Unshared.REFUSED
-    for document in needed.documents if not problems else ():
+    for document in needed_recipe.documents if not problems else ():
         try:
             seed = SEED if options.seed is None else options.seed
             plans.append(stages.plan(document, seed=seed, unshared=unshared))
             stages.add(plans[-1])
         except InputError as error:
-            problems += [with_place(needed, problem) for problem in error.problems]
+            problems += [with_place(needed_recipe, problem) for problem in error.problems]
             break
     if problems:
         raise in_order(problems)
-    models = {ref: stages.model(ref) for ref in stage_refs}
-    opened_stages = OpenedStages(models, tuple(sources.values()), tuple(plans), stages.count)
+    opened_models = {ref: stages.model(ref) for ref in stage_refs}
+    opened_stages = OpenedStages(
+        opened_models, tuple(numbered_sources.values()), tuple(plans), stages.count
+    )
     if problems := [*_unused(opened_stages), *_with_steps(opened_stages)]:
         raise InputError(problems)
     return opened_stages

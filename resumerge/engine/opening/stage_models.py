@@ -109,8 +109,8 @@ class StageModels:
             with open_tensors(models) as evaluation_of_stored:
                 yield evaluation_of_stored
             return
-        sources = {s.number: replace(s, streams=True) for s in self._sources.values()}
-        with closing(SourceReader(sources)) as reader:
+        streamed_sources = {s.number: replace(s, streams=True) for s in self._sources.values()}
+        with closing(SourceReader(streamed_sources)) as reader:
             plan = self._with_all_models(stage_plans[0])
             evaluator = Evaluator(plan, estimate(plan), reader, hashes=False)
             evaluator.start_thread()
@@ -142,23 +142,23 @@ class StageModels:
         Raises:
             InputError: stages are nested too deeply: a tensor has more than `LARGEST_TREE` nodes.
         """
-        name = plan.recipe.name
+        stage_name = plan.recipe.name
         if any(unit.expression.tree_size > LARGEST_TREE for unit in plan.units):
             raise InputError([_too_often(plan.recipe)])
-        folder = self._context.temporary_folder()
+        companion_folder = self._context.temporary_folder()
         for file_name, content in companions(
-            plan, name, self._context.metadata, {}, offline=self._context.options.offline
+            plan, stage_name, self._context.metadata, {}, offline=self._context.options.offline
         ):
-            companion_path = folder / file_name
+            companion_path = companion_folder / file_name
             companion_path.parent.mkdir(parents=True, exist_ok=True)
             if isinstance(content, Path):
                 shutil.copyfile(content, companion_path)
             else:
                 companion_path.write_bytes(content)
-        self._results[name] = Source(
-            ref=ModelRef(name, name),
+        self._results[stage_name] = Source(
+            ref=ModelRef(stage_name, stage_name),
             kind="stage",
-            folder=folder,
+            folder=companion_folder,
             revision=None,
             config=output_config(plan),
             tensors=plan.tensors(),

@@ -115,7 +115,7 @@ def compare_shard(
     """Return a text on the damage of each damaged unit of a shard, by the unit's number.
 
     Args:
-        out: the folder of the shard.
+        out: the folder of the shard, whose file may have its final or its partial name.
         shard: the row of the shard in the ledger.
         rows: the rows of the units to compare.
     """
@@ -139,8 +139,8 @@ def compare_shard(
 
 def _open_shard(final: Path) -> tuple[Path, int] | None:
     """Open a shard by its final or partial name, even if another process renames it meanwhile."""
-    partial = final.with_name(final.name + PARTIAL)
-    for path in (final, partial, final):
+    partial_path = final.with_name(final.name + PARTIAL)
+    for path in (final, partial_path, final):
         with suppress(FileNotFoundError):
             return path, os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     return None

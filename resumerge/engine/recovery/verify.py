@@ -62,13 +62,15 @@ def verify_mirror(url: str, home: RunStore, storage: Storage) -> Verification:
         snapshot_path = folder / LEDGER_FILE
         state = mirror.read_state(snapshot_path)
         if state.manifest is not None:
-            run_id, files = state.manifest.run, dict(state.manifest.files)
+            run_id, files_in_mirror = state.manifest.run, dict(state.manifest.files)
             compared_units, pending_units = state.manifest.units, 0
         elif state.snapshot:
             with closing(Ledger(snapshot_path, read_only=True)) as ledger:
                 run_id = ledger.run()["id"]
-                files = ledger.mirrored.files()
-                mirrored_by_shard = [shard["name"] in files for shard in ledger.shards.all()]
+                files_in_mirror = ledger.mirrored.files()
+                mirrored_by_shard = [
+                    shard["name"] in files_in_mirror for shard in ledger.shards.all()
+                ]
                 mirrored_by_unit = [mirrored_by_shard[unit["shard"]] for unit in ledger.units.all()]
                 compared_units, pending_units = (
                     mirrored_by_unit.count(True),
@@ -77,9 +79,9 @@ def verify_mirror(url: str, home: RunStore, storage: Storage) -> Verification:
         else:
             raise refuse_mirror(mirror, state)
         if state.manifest is not None and CARD in state.files:
-            files.pop(CARD, None)
+            files_in_mirror.pop(CARD, None)
         damaged_files = retry_store(
-            mirror.store, lambda: find_damaged(mirror.store, files, mirror.moved)
+            mirror.store, lambda: find_damaged(mirror.store, files_in_mirror, mirror.moved)
         )
         local_run = next((folder for folder in home.runs() if folder.name == run_id), None)
         is_marked = (
@@ -88,7 +90,9 @@ def verify_mirror(url: str, home: RunStore, storage: Storage) -> Verification:
             and _note_damage(local_run, mirror, damaged_files, storage)
         )
         needs_new_run = state.manifest is not None and local_run is None
-        nbytes = sum(size for name, (size, _) in files.items() if name not in damaged_files)
+        nbytes = sum(
+            size for name, (size, _) in files_in_mirror.items() if name not in damaged_files
+        )
         return Verification(
             run=run_id,
             output=mirror.store.local_folder or mirror.url,
@@ -98,7 +102,7 @@ def verify_mirror(url: str, home: RunStore, storage: Storage) -> Verification:
             damaged=damaged_files,
             marked=is_marked,
             mirror=mirror.url,
-            files=len(files),
+            files=len(files_in_mirror),
             remake=needs_new_run,
         )
 
@@ -139,8 +143,8 @@ def _verify(folder: Path, ledger: Ledger, *, mark: bool) -> Verification:
         output = OutputPath(Path(ledger.run()["output"]))
         only_in_mirror = _damage_in_mirror(ledger, output.folder)
         checked_shards: list[CheckedShard] = []
-        for row in ledger.shards.all():
-            shard = check_shard(ledger, output.folder, row, only_in_mirror)
+        for shard_row in ledger.shards.all():
+            shard = check_shard(ledger, output.folder, shard_row, only_in_mirror)
             checked_shards.append(shard)
             if shard.download is not None:
                 MetadataCache(folder.parent).forget_verdict(shard.download)

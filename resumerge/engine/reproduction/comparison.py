@@ -76,8 +76,8 @@ def compare_with_original(context: RunContext, original: Original, out: Path) ->
         InputError: no run has this output.
         Resumable: a file of either model cannot be read now.
     """
-    folder = context.runs.find(str(out))
-    with closing(read_ledger(folder)) as ledger:
+    run_folder = context.runs.find(str(out))
+    with closing(read_ledger(run_folder)) as ledger:
         output_folder = OutputPath(out).folder
         differing: dict[str, str] = {}
         tensors = nbytes = bytes_read = 0
@@ -103,7 +103,7 @@ def compare_with_original(context: RunContext, original: Original, out: Path) ->
         return Reproduction(
             original.files.where,
             str(out),
-            folder.name,
+            run_folder.name,
             tensors,
             nbytes,
             len(companion_names),

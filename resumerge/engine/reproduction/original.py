@@ -227,18 +227,20 @@ def open_original(named: str, context: RunContext) -> Original:
         InputError: the model does not exist, or has no recipe or no provenance.
         Resumable: the model cannot be read now.
     """
-    files = _files(named, context)
+    model_files = _files(named, context)
     try:
-        card = files.read(CARD).decode(errors="replace")
-        recipe = files.read(RECIPE_IN_OUTPUT).decode()
+        card = model_files.read(CARD).decode(errors="replace")
+        recipe = model_files.read(RECIPE_IN_OUTPUT).decode()
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise _unknown_origin(files, f"no {Path(str(error.filename or error)).name}") from None
+        raise _unknown_origin(
+            model_files, f"no {Path(str(error.filename or error)).name}"
+        ) from None
     except (UnfitFile, UnicodeDecodeError, OSError) as error:
-        raise _unknown_origin(files, str(error)) from None
+        raise _unknown_origin(model_files, str(error)) from None
     provenance = read_provenance(card)
     if provenance is None:
-        raise _unknown_origin(files, f"{CARD} without what resumerge notes in its metadata")
-    return Original(files, recipe, provenance)
+        raise _unknown_origin(model_files, f"{CARD} without what resumerge notes in its metadata")
+    return Original(model_files, recipe, provenance)
 
 
 def _files(named: str, context: RunContext) -> OriginalFiles:

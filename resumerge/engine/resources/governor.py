@@ -82,13 +82,13 @@ class Governor:
 
     Args:
         budget: bytes of RSS that this process may use.
-        need: the memory that the merge takes.
+        need: the memory that the merge is predicted to take from now on.
         record_event: called with an event's kind and facts when the uncommitted limit changes, and
             when a wait for memory begins or ends.
         waiting: called during a wait, several times a second, with a text for the user
             (`Reporter.waiting`).
         memory_wait: the longest wait in seconds until one block fits.
-        measure: returns the memory of the machine.
+        measure: returns the memory of the machine; None to read the kernel's figures.
         rss: returns the RSS of this process in bytes.
         clock: returns seconds, monotonic.
         threads: the number of threads that compute blocks.

@@ -32,7 +32,7 @@ def first_mismatch(fd: int, unit: Unit, hashes: bytes) -> int | None:
     """Read a unit's blocks; return the number of the first block that differs, or None.
 
     Args:
-        fd: the descriptor of the shard's file.
+        fd: a descriptor of the shard's file, open for reading; it stays open.
         unit: the unit whose blocks are read.
         hashes: the expected hashes of the unit's first blocks, 16 bytes each; later blocks are not
             read.

@@ -176,10 +176,10 @@ class ShardFiles:
         weight_file = self._copied_file(shard)
         if weight_file is None or shard.copied is None or not _is_same(weight_file, path):
             return None
-        source, file = self._plan.sources[shard.copied[0]], shard.copied[1]
-        if self._links is None or not source.part_of(file)[0].is_remote:
+        source, file_name = self._plan.sources[shard.copied[0]], shard.copied[1]
+        if self._links is None or not source.part_of(file_name)[0].is_remote:
             return weight_file
-        self._links.doubt(source, file)
+        self._links.doubt(source, file_name)
         return None
 
     def _link_if_possible(self, shard: Shard) -> bool:
@@ -218,9 +218,9 @@ class ShardFiles:
         """
         if shard.copied is None:
             return None
-        number, file = shard.copied
-        source = self._plan.sources[number]
-        return None if source.is_streamed(file) else source.path(file)
+        source_number, file_name = shard.copied
+        source = self._plan.sources[source_number]
+        return None if source.is_streamed(file_name) else source.path(file_name)
 
     def share_if_copy(self, number: int) -> bool:
         """Make a shard share the blocks of its weight file if possible; return whether it does.

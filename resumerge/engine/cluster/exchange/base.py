@@ -24,7 +24,7 @@ class Beat:
 
     Args:
         node: the machine where the task runs.
-        count: the number of the heartbeat.
+        count: the number of the heartbeat, which makes each one different.
         budget: the most bytes of RSS that the task may use; 0 until the budget is decided.
         nbytes: the bytes of the shard that are written, committed or not.
     """
@@ -96,9 +96,9 @@ class TaskEndpoint(ABC):
         If another task has published the shard before, that shard is compared and kept.
 
         Args:
-            plan: the plan of one shard.
-            record: the hashes of the computed blocks.
-            beat: the last heartbeat.
+            plan: the plan of one shard, with which the task computed it.
+            record: the hashes of all blocks that this task computed.
+            beat: the last heartbeat, which names this machine.
             moved: called between pieces of the work, with the number of bytes moved.
 
         Returns:
@@ -127,7 +127,7 @@ class Exchange(ABC):
         """Prepare the folder or bucket, before the first task is submitted.
 
         Args:
-            pending: the shards to compute.
+            pending: the shards to compute; none of them is in the ledger as sealed.
         """
 
     @abstractmethod

@@ -53,7 +53,7 @@ class BucketEndpoint(TaskEndpoint):
 
     Args:
         url: the mirror's address. Every machine opens it with its own credentials.
-        object: the name of the task's object.
+        object: the name of the task's object, which the driver has created.
         nonce: a random text that is different for each task.
         rate: the most bytes per second to upload or read back; None for no limit.
         patience: the seconds for which requests may fail while the shard is uploaded.

@@ -20,7 +20,7 @@ def compare_with_record(path: Path, name: str, plan: Plan, record: ShardRecord, 
     Args:
         path: the path of the published shard, or of a copy of that shard.
         name: the name of the shard in the output, for the message.
-        plan: the plan of one shard.
+        plan: the plan of one shard, in which that shard is the only one.
         record: the hashes of the blocks that this machine computed.
         node: the machine that computed the hashes of `record`.
 

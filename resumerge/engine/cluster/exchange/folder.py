@@ -51,7 +51,7 @@ class FolderEndpoint(TaskEndpoint):
         folder: the folder of the attempt's tasks, on the disk that all machines share.
         task: the id of the task, which is also the name of its folder.
         shard: the shard's number in the run's plan.
-        out: the output's folder.
+        out: the output's folder, where the shard is published.
     """
 
     folder: Path
