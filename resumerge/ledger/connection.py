@@ -146,7 +146,7 @@ class Connection:
             table: the name of a table in `TABLES`.
             columns: the columns to read; by default all.
             where: a condition in SQL with question marks for `args`; by default all rows are read.
-            args: the values for the question marks.
+            args: the values for the question marks in `where`, in their order.
             order_by: the columns that order the rows, in SQL.
             limit: the most rows to return; by default all.
 

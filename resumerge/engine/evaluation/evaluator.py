@@ -109,7 +109,7 @@ class Evaluator(TensorEvaluator):
 
         Args:
             unit: a unit of the plan, prepared if it needs that.
-            indices: the numbers of the blocks.
+            indices: the numbers of the blocks within the unit.
             preparation: the result of `prepare` for this unit; empty if it needs none.
             measurements: a list to which the blocks' measurements are appended; None not to
                 measure.
@@ -143,9 +143,9 @@ class Evaluator(TensorEvaluator):
 
         Args:
             units: units that read the same ranges (`planning.written.unit_order.have_same_reads`).
-            indices: the numbers of the blocks.
+            indices: the numbers of the blocks, within each unit.
             preparation: the preparations of all units, in one mapping.
-            measures: whether to measure the blocks.
+            measures: whether to measure how the blocks differ from the models.
 
         Yields:
             (bytes, input hashes, measurements) of each unit; see `compute`. The bytes are valid

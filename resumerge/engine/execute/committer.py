@@ -36,8 +36,8 @@ class WrittenBlocks:
 
     Args:
         unit: the unit that the blocks belong to; a batch may have further blocks of it.
-        indices: the blocks' numbers.
-        nbytes: bytes of all blocks together.
+        indices: the numbers of the blocks within the unit.
+        nbytes: the bytes of all blocks together, as they were written.
         hashes: the xxh3-128 of each block, 16 bytes each.
         input_hashes: for each block 16 bytes for each operand that is read from local models
             (`hashed_operands`), in block order; empty for a copied unit, or if inputs are not

@@ -39,7 +39,7 @@ class BlockTask:
 
     Args:
         units: one unit, or several units whose blocks read the same ranges (`have_same_reads`).
-        indices: the blocks' numbers.
+        indices: the numbers of the blocks within each unit.
         preparation: the preparation of all units together; empty for units of one block, which the
             thread prepares itself.
     """

@@ -116,7 +116,7 @@ class MirrorSession:
 
         Args:
             ledger: the ledger of the run, which records each file that the mirror has.
-            out: the folder of the run's shards.
+            out: the folder of the run's shards, from which they are uploaded.
             options: the run's options, which include those that the command inherits.
             storage: the operations on files.
 

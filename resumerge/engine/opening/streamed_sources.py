@@ -44,7 +44,7 @@ def whole_files(
     """Find the streamed files that cannot be read by ranges.
 
     Args:
-        stored: the tensors to read.
+        stored: the tensors to read, of streamed files and of others.
         sources: the models, by number.
 
     Returns:

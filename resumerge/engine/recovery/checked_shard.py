@@ -53,7 +53,7 @@ def check_shard(
 
     Args:
         ledger: the ledger of the run that wrote the shard; it is read only.
-        out: the output's folder.
+        out: the output's folder, which lacks the shard if it is only in the mirror.
         shard: the shard's row in the ledger.
         only_in_mirror: a text on the damage of each file that exists only in the mirror, by name;
             the text is empty for an intact file.

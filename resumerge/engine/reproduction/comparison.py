@@ -70,7 +70,7 @@ def compare_with_original(context: RunContext, original: Original, out: Path) ->
     Args:
         context: its state folder must hold the run of `out`; its reporter is given the progress.
         original: the original, whose files are read again for this comparison.
-        out: the output of the finished run.
+        out: the output of the finished run, by which its ledger is found.
 
     Raises:
         InputError: no run has this output.

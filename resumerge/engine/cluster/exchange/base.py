@@ -136,7 +136,7 @@ class Exchange(ABC):
 
         Args:
             task: the task's id, ``shardN-TRY``.
-            shard: the shard that the task computes.
+            shard: the shard that the task computes, with its number in the run's plan.
         """
 
     @abstractmethod
