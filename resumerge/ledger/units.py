@@ -300,7 +300,7 @@ class Shards:
 
     def unmirrored(self) -> list[str]:
         """Return the names of the sealed shards that the mirror lacks, in the order of the plan."""
-        # Read `sealed` first: a task's shard is sealed and mirrored in one transaction.
+        # Read the sealed shards first: a task's shard is sealed and mirrored in one transaction.
         sealed_names = self.sealed()
         mirrored_names = self._mirrored.checksums()
         return [name for name in sealed_names if name not in mirrored_names]

@@ -39,7 +39,7 @@ def check_torch(what: str, expected: str) -> None:
     """Check that torch is installed.
 
     Args:
-        what: the first sentence of the error, which says what torch is missing for.
+        what: the first sentence of the error, which says for what torch is missing.
         expected: the expectation in the error: torch, and its purpose.
 
     Raises:
