@@ -25,7 +25,7 @@ from resumerge.tensors.target import Target, block_elements
 from resumerge.tokenizers.row_alignment import RowAlignment
 
 
-class Expressed(NamedTuple):
+class OutputTargets(NamedTuple):
     """The tensors of the output, each with the expression that computes it.
 
     Args:
@@ -46,7 +46,7 @@ class Operand:
     params: Mapping[str, Value]
 
 
-class Taken(NamedTuple):
+class TensorOrigin(NamedTuple):
     """A model, and the one of its tensors that an output tensor is taken from."""
 
     model: ModelRef
@@ -96,7 +96,7 @@ class Expressions:
         params = self.parameters.of_merge(spec, names)
         return self._result(spec, self.method, operands, params, base)
 
-    def _alone(self, spec: TensorSpec, of_inputs: list[Tensor | None]) -> Taken | None:
+    def _alone(self, spec: TensorSpec, of_inputs: list[Tensor | None]) -> TensorOrigin | None:
         """Return the single tensor that the output is taken from; None if several are merged.
 
         Args:
@@ -112,24 +112,24 @@ class Expressions:
         return (
             None
             if input_number is None or tensor is None
-            else Taken(inputs[input_number].model, tensor)
+            else TensorOrigin(inputs[input_number].model, tensor)
         )
 
-    def _first(self, spec: TensorSpec, of_inputs: list[Tensor | None]) -> Taken:
+    def _first(self, spec: TensorSpec, of_inputs: list[Tensor | None]) -> TensorOrigin:
         """Return the tensor of the slice's guide, or, if the guide lacks it, the reference's."""
         guide = guide_of(self.recipe, spec.slice_)
         tensor = of_inputs[spec.slice_.inputs.index(guide)]
         if tensor is not None:
-            return Taken(guide.model, tensor)
+            return TensorOrigin(guide.model, tensor)
         reference_origin = self._of_reference(spec)
         assert reference_origin is not None
         return reference_origin
 
-    def _of_reference(self, spec: TensorSpec) -> Taken | None:
+    def _of_reference(self, spec: TensorSpec) -> TensorOrigin | None:
         """Return the reference's tensor with the shape of the output; None in a stacked layer."""
         reference = self.models.reference
         tensors = self.models.sources[reference].tensors
-        return Taken(reference, tensors[spec.like]) if spec.like else None
+        return TensorOrigin(reference, tensors[spec.like]) if spec.like else None
 
     def _leave_out(self, of_inputs: list[Tensor | None], reason: UnusedReason) -> None:
         """Record the reason why at most one of these tensors is used."""
@@ -140,7 +140,7 @@ class Expressions:
         self,
         spec: TensorSpec,
         of_inputs: list[Tensor | None],
-        template: Taken,
+        template: TensorOrigin,
         base: ModelRef | None,
     ) -> list[Operand]:
         """Return the inputs' tensors that have the template's shape; record others as mismatches.

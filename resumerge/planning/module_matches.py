@@ -15,7 +15,7 @@ ModuleMatch = tuple[Module, ModulePart]
 """A module of the recipe, and the part of the reference model that it names."""
 
 
-class Matched(NamedTuple):
+class MatchedModules(NamedTuple):
     """The recipe's modules, matched with parts of the models.
 
     Args:

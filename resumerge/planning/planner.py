@@ -18,11 +18,11 @@ from resumerge.methods import METHODS, MergeMethod
 from resumerge.options import SHARD_SIZE
 from resumerge.output_path import STEM
 from resumerge.planning.check_recipe import unknown_method
-from resumerge.planning.expressions import Expressed, Expressions
+from resumerge.planning.expressions import Expressions, OutputTargets
 from resumerge.planning.flat.low_rank import reminder_of_matrices
 from resumerge.planning.flat.matching import FlatMatching, FlatViews, is_flat, not_flat
 from resumerge.planning.mismatch import Mismatches
-from resumerge.planning.module_matches import Matched, ModuleMatch, match_modules
+from resumerge.planning.module_matches import MatchedModules, ModuleMatch, match_modules
 from resumerge.planning.other_outputs.adapters import (
     is_combination,
     plan_combination,
@@ -47,7 +47,7 @@ from resumerge.planning.stacks.mixed import notes_on_mixed_layers, notes_on_mixe
 from resumerge.planning.stacks.outside import check_shared_counts, check_tensors_outside
 from resumerge.planning.tensor_notes import notes_on_tensors
 from resumerge.planning.tensor_specs import (
-    Specified,
+    OutputSpecs,
     TensorSpec,
     aligned,
     copied,
@@ -217,21 +217,21 @@ class _Planner:
             InputError: the merge cannot be planned; holds every problem that was found.
         """
         self._compare_models()
-        matched = self._match()
+        matched_modules = self._match()
         tokens = self._tokenizer()
-        specified = self._specify(matched)
-        expressed = self._express(specified.specs, tokens.rows, seed)
-        self._check(matched.layer_maps, expressed)
+        output_specs = self._specify(matched_modules)
+        targets = self._express(output_specs.specs, tokens.rows, seed)
+        self._check(matched_modules.layer_maps, targets)
         if self.problems:
             raise InputError(sorted(self.problems, key=lambda p: (p.line is None, p.line or 0)))
         self.notes += notes_on_differences(
-            self.recipe, self.models, specified.specs, flat=self.flat
+            self.recipe, self.models, output_specs.specs, flat=self.flat
         )
         self.notes += notes_on_tensors(
-            self.recipe, self.models, self.mixtures, matched, specified, expressed
+            self.recipe, self.models, self.mixtures, matched_modules, output_specs, targets
         )
         return self._in_files(
-            matched.layer_maps, expressed.as_stored, tokens, seed, shard_size, stem
+            matched_modules.layer_maps, targets.as_stored, tokens, seed, shard_size, stem
         )
 
     def _compare_models(self) -> None:
@@ -245,7 +245,7 @@ class _Planner:
         self.notes += notes_on_quantisation(self.models.sources[self.models.reference])
         self.notes += notes_on_sentence_modules(self.recipe, self.models)
 
-    def _match(self) -> Matched:
+    def _match(self) -> MatchedModules:
         """Match the recipe's modules with parts of the models, and slices with their layers."""
         modules, unnamed_parts, problems = match_modules(self.recipe, self.models)
         self.problems += problems
@@ -256,7 +256,7 @@ class _Planner:
         )
         # The origins of layers can be checked only when no layers are missing.
         layer_maps = [] if self.problems else self._layer_maps(modules)
-        return Matched(modules, fitting_modules, unnamed_parts, layer_maps)
+        return MatchedModules(modules, fitting_modules, unnamed_parts, layer_maps)
 
     def _fits(self, module: Module, part: ModulePart) -> bool:
         """Return whether every model has the layers that a module merges; collect problems."""
@@ -302,14 +302,14 @@ class _Planner:
         )
         return _Tokens(row_alignment, template)
 
-    def _specify(self, matched: Matched) -> Specified:
+    def _specify(self, matched_modules: MatchedModules) -> OutputSpecs:
         """Return every tensor of the output, and the models' tensors that it does not use."""
         if self.flat:
-            return Specified(self._flat_specs(), {})
-        specs = self._tensor_specs(matched.fitting, matched.unnamed)
+            return OutputSpecs(self._flat_specs(), {})
+        specs = self._tensor_specs(matched_modules.fitting, matched_modules.unnamed)
         self.left_out += unnamed_tensors(self.recipe, self.models, specs)
-        unused_names = unused_tensors(self.models, matched.fitting, specs, self.mismatches)
-        return Specified(specs, unused_names)
+        unused_names = unused_tensors(self.models, matched_modules.fitting, specs, self.mismatches)
+        return OutputSpecs(specs, unused_names)
 
     def _flat_specs(self) -> list[TensorSpec]:
         """Return every tensor of the output, matched by name alone."""
@@ -337,7 +337,9 @@ class _Planner:
             specs += copied(self.models, part)
         return specs
 
-    def _express(self, specs: list[TensorSpec], rows: RowAlignment | None, seed: int) -> Expressed:
+    def _express(
+        self, specs: list[TensorSpec], rows: RowAlignment | None, seed: int
+    ) -> OutputTargets:
         """Make the expression that computes each tensor of the output."""
         expressions = Expressions(
             self.recipe, self.method, self.models, self.parameters, seed, self.mismatches, rows
@@ -355,16 +357,16 @@ class _Planner:
         if rows:
             self._collect(rows.problems)
             self.notes += rows.notes
-        return Expressed(named_targets, stored_targets)
+        return OutputTargets(named_targets, stored_targets)
 
-    def _check(self, layer_maps: list[LayerMap], expressed: Expressed) -> None:
+    def _check(self, layer_maps: list[LayerMap], targets: OutputTargets) -> None:
         """Check that the output has tensors, and that they form a model that can be written."""
-        if not expressed.as_stored and not self.problems:
+        if not targets.as_stored and not self.problems:
             self.problems.append(self._nothing_to_merge())
         reference = self.models.sources[self.models.reference]
         self._collect(check_quantised(self.recipe, reference, flat=self.flat))
         if not self.problems:
-            self._collect(check_implied(self.recipe, self.models, layer_maps, expressed.as_named))
+            self._collect(check_implied(self.recipe, self.models, layer_maps, targets.as_named))
 
     def _nothing_to_merge(self) -> Problem:
         return self.recipe.problem(

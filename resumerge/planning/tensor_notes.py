@@ -8,10 +8,10 @@ from resumerge.experts.views import MixtureViews
 from resumerge.experts.written_experts import note_on_packed_files
 from resumerge.layout import listed
 from resumerge.layout.model_views import ModelViews
-from resumerge.planning.expressions import Expressed
-from resumerge.planning.module_matches import Matched
+from resumerge.planning.expressions import OutputTargets
+from resumerge.planning.module_matches import MatchedModules
 from resumerge.planning.parameters import notes_on_filters
-from resumerge.planning.tensor_specs import Specified
+from resumerge.planning.tensor_specs import OutputSpecs
 from resumerge.recipe import Recipe
 from resumerge.sizes import counted
 from resumerge.sources.tied_names import tied_names
@@ -21,9 +21,9 @@ def notes_on_tensors(
     recipe: Recipe,
     models: ModelViews,
     mixtures: MixtureViews,
-    matched: Matched,
-    specified: Specified,
-    expressed: Expressed,
+    matched_modules: MatchedModules,
+    output_specs: OutputSpecs,
+    targets: OutputTargets,
 ) -> Iterator[str]:
     """Yield a note on each way in which the output's tensors are not simply those of the models.
 
@@ -31,23 +31,23 @@ def notes_on_tensors(
         recipe: the recipe, whose filters are compared with the tensors' names.
         models: the models; their tensors are looked up by the reference's names.
         mixtures: the same models, with their experts in one form.
-        matched: the recipe's modules, matched with parts of the models.
-        specified: the tensors of the output, and those that it does not use.
-        expressed: the tensors of the output with their expressions.
+        matched_modules: the recipe's modules, matched with parts of the models.
+        output_specs: the tensors of the output, and those that it does not use.
+        targets: the tensors of the output with their expressions.
     """
     reference = models.reference
     yield from notes_on_filters(recipe, models)
-    for part in matched.unnamed:
+    for part in matched_modules.unnamed:
         yield f"{part.name} is not among the modules: it is copied from {reference}"
     tied = tied_names(models.sources[reference].config, models.sources[reference].tensors)
-    if untied_names := [target.name for target in expressed.as_named if target.name in tied]:
+    if untied_names := [target.name for target in targets.as_named if target.name in tied]:
         yield (
             f"the output does not tie its head to its embedding, as {reference} does: a model "
             f"has a head of its own, or they come from different slices ({listed(untied_names)})"
         )
-    for layer_map in matched.layer_maps:
+    for layer_map in matched_modules.layer_maps:
         unsliced_stacks = [s for s in models.layers[reference].counts if s != layer_map.stack]
-        if unsliced_stacks and matched.modules[0][0].name is None:
+        if unsliced_stacks and matched_modules.modules[0][0].name is None:
             yield (
                 f"slices choose layers of {layer_map.stack}; {', '.join(unsliced_stacks)} are "
                 "merged as in the first slice"
@@ -55,9 +55,9 @@ def notes_on_tensors(
     for ref in models.sources:
         for rename in models.renames(ref):
             yield f"tensors of {ref} are matched by name, with {rename}"
-        if unused_names := specified.unused.get(ref):
+        if unused_names := output_specs.unused.get(ref):
             yield (
                 f"{ref} has {counted(len(unused_names), 'tensor')} that {reference} lacks; "
                 f"the output leaves out {listed(sorted(unused_names))}"
             )
-    yield from note_on_packed_files(expressed.as_stored, mixtures, reference)
+    yield from note_on_packed_files(targets.as_stored, mixtures, reference)

@@ -30,7 +30,7 @@ from resumerge.tensor_uses import UnusedReason
 from resumerge.tensors.target import Target
 
 
-class Specified(NamedTuple):
+class OutputSpecs(NamedTuple):
     """The tensors of the output, before their expressions are made.
 
     Args:

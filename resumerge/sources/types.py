@@ -120,7 +120,7 @@ class StoredWeight(NamedTuple):
     written: Layout | None
 
 
-class Contained(NamedTuple):
+class FilesInWeights(NamedTuple):
     """The companions that are made from the metadata of a weight file when they are read.
 
     Args:
@@ -132,7 +132,7 @@ class Contained(NamedTuple):
     tokens: int = 0
 
 
-NOTHING_CONTAINED = Contained()
+NO_FILES = FilesInWeights()
 
 
 class Description(NamedTuple):
@@ -250,7 +250,7 @@ class Source:
     described: Description | None = None
     is_adapter: bool = False
     led_to_by_file: bool = False
-    contained: Contained = NOTHING_CONTAINED
+    contained: FilesInWeights = NO_FILES
 
     @property
     def is_remote(self) -> bool:

@@ -36,7 +36,7 @@ from resumerge.sources.remote.files import (
 )
 from resumerge.sources.remote.hub import open_hub_model
 from resumerge.sources.remote.prefetch import DownloadProgress, Prefetcher
-from resumerge.sources.types import Contained, Source
+from resumerge.sources.types import FilesInWeights, Source
 
 
 def moved(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
@@ -321,7 +321,7 @@ def test_a_file_is_read_once_and_again_when_it_changed(
 def test_what_a_weight_file_contains_is_not_fetched(
     hub: Hub, model: Source, metadata: MetadataCache
 ) -> None:
-    made = replace(model, contained=Contained(("tokenizer.json", "zz.json")))
+    made = replace(model, contained=FilesInWeights(("tokenizer.json", "zz.json")))
     fetch(made, ["tokenizer.json", "zz.json"], metadata)
     fetch(made, ["zz.json"], metadata, offline=True)
     assert hub.requests == []

@@ -23,8 +23,8 @@ from resumerge.sources.left_out import LeftOut
 from resumerge.sources.reader import SourceReader
 from resumerge.sources.remote.files import list_companions
 from resumerge.sources.types import (
-    Contained,
     Description,
+    FilesInWeights,
     GgufBlocks,
     Source,
     StoredForm,
@@ -271,10 +271,10 @@ class _Model:
         return reason_against(self.metadata)
 
     @property
-    def _contained(self) -> Contained:
+    def _contained(self) -> FilesInWeights:
         if self._why_not_converted == "":
-            return Contained(FILES, self._shape("token_embd.weight")[0])
-        return Contained()
+            return FilesInWeights(FILES, self._shape("token_embd.weight")[0])
+        return FilesInWeights()
 
     def _notes(self) -> Iterator[str]:
         files = ["config.json"] if not self.source.config else []
