@@ -87,11 +87,11 @@ def extracted(
     for ref, source in sources.items():
         problem = _unfit(recipe, source)
         if problem is None:
-            separate, _ = with_separate_experts(source)
-            models[ref], kinds = _dense(separate, number)
+            with_separate_matrices, _ = with_separate_experts(source)
+            models[ref], kinds = _dense(with_separate_matrices, number)
             problem = (
-                _no_such_expert(recipe, separate, number)
-                or _no_matrices(recipe, separate)
+                _no_such_expert(recipe, with_separate_matrices, number)
+                or _no_matrices(recipe, with_separate_matrices)
                 or _incomplete(recipe, models[ref])
                 or _unlike_layers(recipe, models[ref])
             )
@@ -107,19 +107,24 @@ def dense_config(config: Mapping[str, Any]) -> dict[str, Any]:
         config: the mixture's config.json, with a model type in `DENSE`.
     """
     model_type = config["model_type"]
-    dense, defaults = DENSE[model_type], dict(_DEFAULTS.get(model_type, {}))
+    architecture, defaults = DENSE[model_type], dict(_DEFAULTS.get(model_type, {}))
     if "rope_parameters" in config:
         defaults.pop("rope_theta", None)
     dense_values = defaults | {
-        k: value for k, value in config.items() if not _OF_MIXTURES.fullmatch(k)
+        field: value for field, value in config.items() if not _OF_MIXTURES.fullmatch(field)
     }
     # Without head_dim, the dense architecture would use 128.
     if model_type == "qwen3_moe" and dense_values.get("head_dim") is None:
         dense_values["head_dim"] = dense_values["hidden_size"] // dense_values.get(
             "num_attention_heads", 32
         )
-    dense_values["intermediate_size"] = config.get(dense.size, config.get("intermediate_size"))
-    return dense_values | {"model_type": dense.model_type, "architectures": [dense.architecture]}
+    dense_values["intermediate_size"] = config.get(
+        architecture.size, config.get("intermediate_size")
+    )
+    return dense_values | {
+        "model_type": architecture.model_type,
+        "architectures": [architecture.architecture],
+    }
 
 
 def _dense(source: Source, number: int) -> tuple[Source, list[str]]:
@@ -134,25 +139,25 @@ def _dense(source: Source, number: int) -> tuple[Source, list[str]]:
     kinds: dict[str, None] = {}
     for name, tensor in source.tensors.items():
         template = Template.of(name)
-        rest = common(template.rest)
-        if expert := _EXPERT.fullmatch(rest):
+        name_in_layer = common(template.rest)
+        if expert := _EXPERT.fullmatch(name_in_layer):
             if template.expert == number:
                 tensors[f"{template.layer}mlp.{expert['end']}"] = tensor
             else:
                 left_out.append(LeftOut(tensor, UnusedReason.NOT_CHOSEN))
-        elif not _OF_NO_EXPERT.match(rest):
+        elif not _OF_NO_EXPERT.match(name_in_layer):
             tensors[name] = tensor
         else:
             left_out.append(LeftOut(tensor, UnusedReason.NO_PLACE))
-            if "shared_expert" in rest:
+            if "shared_expert" in name_in_layer:
                 kinds["shared experts"] = None
-    dense = replace(
+    dense_source = replace(
         source,
         tensors=tensors,
         config=dense_config(source.config),
         left_out=(*source.left_out, *left_out),
     )
-    return dense, list(kinds)
+    return dense_source, list(kinds)
 
 
 def _unfit(recipe: Recipe, source: Source) -> Problem | None:
@@ -185,9 +190,11 @@ def _no_such_expert(recipe: Recipe, source: Source, number: int) -> Problem | No
 
 def _no_matrices(recipe: Recipe, source: Source) -> Problem | None:
     """Return the problem of expert tensors that are not matrices of an MLP; None without any."""
-    rests = {name: common(Template.of(name).rest) for name in source.tensors}
+    names_in_layers = {name: common(Template.of(name).rest) for name in source.tensors}
     other_tensors = [
-        name for name, rest in rests.items() if ".experts." in rest and not _EXPERT.fullmatch(rest)
+        name
+        for name, name_in_layer in names_in_layers.items()
+        if ".experts." in name_in_layer and not _EXPERT.fullmatch(name_in_layer)
     ]
     if not other_tensors:
         return None
@@ -212,17 +219,23 @@ def _incomplete(recipe: Recipe, dense: Source) -> Problem | None:
         template = Template.of(name)
         if template.layer:
             layers[template.layer].add(common(template.rest))
-    required = (*_MLP, *(_BIASES if dense.config["model_type"] == "qwen2" else ()))
-    needed = set(required).union(*layers.values())
-    missing = [layer + rest for layer, rests in layers.items() for rest in sorted(needed - rests)]
+    required_everywhere = (*_MLP, *(_BIASES if dense.config["model_type"] == "qwen2" else ()))
+    needed_names = set(required_everywhere).union(*layers.values())
+    missing_tensors = [
+        layer + name_in_layer
+        for layer, names_in_layer in layers.items()
+        for name_in_layer in sorted(needed_names - names_in_layer)
+    ]
     count = dense.config.get("num_hidden_layers")
-    if not missing and count in (None, len(layers)):
+    if not missing_tensors and count in (None, len(layers)):
         return None
     return recipe.problem(
         f"The dense model of {dense.ref} would be incomplete",
         "extract_expert",
         expected=f"{count} layers, each with the same tensors",
-        found=f"no {', '.join(missing[:5])}" if missing else f"{len(layers)} layers",
+        found=f"no {', '.join(missing_tensors[:5])}"
+        if missing_tensors
+        else f"{len(layers)} layers",
         fix="Complete the model's files, or name another",
     )
 
@@ -230,17 +243,17 @@ def _incomplete(recipe: Recipe, dense: Source) -> Problem | None:
 def _unlike_layers(recipe: Recipe, dense: Source) -> Problem | None:
     """Return the problem of dense layers in a mixture whose MLPs have another size, or None."""
     size = dense.config["intermediate_size"]
-    unlike = [
+    gates_of_other_sizes = [
         name
         for name, tensor in dense.tensors.items()
         if name.endswith(".mlp.gate_proj.weight") and tensor.shape[0] != size
     ]
-    if not unlike:
+    if not gates_of_other_sizes:
         return None
     return recipe.problem(
         f"The MLPs of {dense.ref} have several sizes",
         "extract_expert",
         expected=f"{size} rows in all layers, as an expert has: a dense model has one size",
-        found=f"{dense.tensors[unlike[0]].shape[0]} in {unlike[0]}",
+        found=f"{dense.tensors[gates_of_other_sizes[0]].shape[0]} in {gates_of_other_sizes[0]}",
         fix="Name another model",
     )

@@ -46,25 +46,27 @@ def with_packed_experts(source: Source) -> tuple[Source, dict[str, tuple[str, ..
         the source; and the names of an expert's matrices in each packed tensor that this function
         made, by the `rest` of the tensor's `Template`.
     """
-    groups: dict[str, Names] = defaultdict(dict)
+    names_by_packed: dict[str, Names] = defaultdict(dict)
     for name in source.tensors:
         expert = _EXPERT.match(name)
         if expert is not None and (place := _place(expert[3])):
-            packed_projection, part = place
-            slot = _Slot(int(expert[2]), part)
-            groups[f"{expert[1]}.experts.{packed_projection}"][slot] = name
+            packed_projection, part_number = place
+            slot = _Slot(int(expert[2]), part_number)
+            names_by_packed[f"{expert[1]}.experts.{packed_projection}"][slot] = name
     packed_by_first: dict[str, Stacked] = {}
     later_members: set[str] = set()
     matrices: dict[str, tuple[str, ...]] = {}
-    for packed_name, names in groups.items():
-        members = [names[slot] for slot in sorted(names)]
-        packed = _packed(packed_name, names, tuple(source.tensors[name] for name in members))
-        if packed is not None:
-            packed_by_first[members[0]] = packed
-            later_members.update(members[1:])
+    for packed_name, names in names_by_packed.items():
+        member_names = [names[slot] for slot in sorted(names)]
+        packed_tensor = _packed(
+            packed_name, names, tuple(source.tensors[name] for name in member_names)
+        )
+        if packed_tensor is not None:
+            packed_by_first[member_names[0]] = packed_tensor
+            later_members.update(member_names[1:])
             expert_names = [names[slot] for slot in sorted(names) if slot.expert == 0]
-            rests = tuple(Template.of(name).rest for name in expert_names)
-            matrices[Template.of(packed.name).rest] = rests
+            rests_of_expert = tuple(Template.of(name).rest for name in expert_names)
+            matrices[Template.of(packed_tensor.name).rest] = rests_of_expert
     tensors: dict[str, Tensor] = {}
     for name, tensor in source.tensors.items():
         if name in packed_by_first:
@@ -91,12 +93,17 @@ def _packed(name: str, names: Names, members: tuple[Tensor, ...]) -> Stacked | N
     if not any(slot.part == 0 for slot in names):  # ups without gates
         name = name.replace("gate_up_proj", "up_proj")
     experts = sorted({slot.expert for slot in names})
-    parts = {slot.part for slot in names}
-    first = members[0]
-    are_alike = all((m.shape, m.dtype) == (first.shape, first.dtype) for m in members)
-    are_complete = experts == [*range(len(experts))] and len(members) == len(experts) * len(parts)
-    if not are_alike or not are_complete or len(first.shape) != 2:
+    part_numbers = {slot.part for slot in names}
+    first_member = members[0]
+    are_alike = all(
+        (member.shape, member.dtype) == (first_member.shape, first_member.dtype)
+        for member in members
+    )
+    are_complete = experts == [*range(len(experts))] and len(members) == len(experts) * len(
+        part_numbers
+    )
+    if not are_alike or not are_complete or len(first_member.shape) != 2:
         return None
-    rows, columns = first.shape
-    shape = (len(experts), len(parts) * rows, columns)
+    rows, columns = first_member.shape
+    shape = (len(experts), len(part_numbers) * rows, columns)
     return Stacked.of(name, shape, members)

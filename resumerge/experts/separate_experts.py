@@ -60,8 +60,8 @@ class PackedTensor:
 
     def pieces(self) -> Iterator[tuple[str, Tensor]]:
         """Yield (name, matrix) for each matrix, in their order in the tensor."""
-        _, rows, *rest = self.tensor.shape
-        shape = (rows // len(self.matrices), *rest)
+        _, rows, *other_dimensions = self.tensor.shape
+        shape = (rows // len(self.matrices), *other_dimensions)
         for number, name in enumerate(self.names()):
             if isinstance(self.tensor, Stacked) and self.tensor.parts[0].shape == shape:
                 yield name, self.tensor.parts[number]
@@ -76,19 +76,19 @@ def with_separate_experts(source: Source) -> tuple[Source, dict[str, Place]]:
         the source; and the place of each matrix from a packed tensor, by the `rest` of the matrix's
         `Template`.
     """
-    packed = _packed_tensors(source.tensors)
-    if not packed:
+    packed_tensors = _packed_tensors(source.tensors)
+    if not packed_tensors:
         return source, {}
     tensors: dict[str, Tensor] = {}
     places: dict[str, Place] = {}
     for name, tensor in source.tensors.items():
-        packed_tensor = packed.get(name)
+        packed_tensor = packed_tensors.get(name)
         tensors |= packed_tensor.pieces() if packed_tensor else {name: tensor}
         if packed_tensor:
             packed_rest = Template.of(name).rest
             for number, matrix in enumerate(packed_tensor.matrices):
-                rest = Template.of(f"{packed_tensor.head}.experts.0.{matrix}").rest
-                places[rest] = Place(packed_rest, number, len(packed_tensor.matrices))
+                matrix_rest = Template.of(f"{packed_tensor.head}.experts.0.{matrix}").rest
+                places[matrix_rest] = Place(packed_rest, number, len(packed_tensor.matrices))
     return replace(source, tensors=tensors), places
 
 
@@ -102,7 +102,7 @@ def _packed_tensors(tensors: Mapping[str, Tensor]) -> dict[str, PackedTensor]:
         match = _PACKED.match(name) or _LINEAR.match(name)
         if match and tensor.dtype in FLOATS and len(tensor.shape) >= 3 - name.endswith("bias"):
             layers[match["head"]][_KINDS.get(match["kind"], match["kind"])] = name, tensor
-    packed = {}
+    packed_tensors = {}
     for head, kinds in layers.items():
         shapes = {kind: tensor.shape for kind, (_, tensor) in kinds.items()}
         if len({shape[0] for shape in shapes.values()}) == 1:
@@ -110,8 +110,8 @@ def _packed_tensors(tensors: Mapping[str, Tensor]) -> dict[str, PackedTensor]:
                 packed_tensor = PackedTensor(tensor, head, _matrices(kind, shapes))
                 # If the files contain a matrix twice, both tensors stay, and one is surplus.
                 if tensors.keys().isdisjoint(packed_tensor.names()):
-                    packed[name] = packed_tensor
-    return packed
+                    packed_tensors[name] = packed_tensor
+    return packed_tensors
 
 
 def _matrices(kind: str, shapes: Mapping[str, tuple[int, ...]]) -> tuple[str, ...]:
@@ -121,11 +121,11 @@ def _matrices(kind: str, shapes: Mapping[str, tuple[int, ...]]) -> tuple[str, ..
         kind: the kind of the packed tensor: ``gate_up_proj``, ``down_proj``…
         shapes: the shapes of the layer's packed tensors, by kind.
     """
-    first = shapes.get("gate_up_proj") or shapes.get("up_proj")
-    if kind in ("gate_up_proj", "up_proj", "down_proj") and first and "down_proj" in shapes:
+    gate_up_shape = shapes.get("gate_up_proj") or shapes.get("up_proj")
+    if kind in ("gate_up_proj", "up_proj", "down_proj") and gate_up_shape and "down_proj" in shapes:
         first_matrices = ("gate_proj", "up_proj") if "gate_up_proj" in shapes else ("up_proj",)
-        _, outputs, inputs = shapes["down_proj"]
-        if first[1:] == (len(first_matrices) * inputs, outputs):
-            ends = ("down_proj",) if kind == "down_proj" else first_matrices
-            return tuple(f"{name}.weight" for name in ends)
+        _, output_size, input_size = shapes["down_proj"]
+        if gate_up_shape[1:] == (len(first_matrices) * input_size, output_size):
+            name_ends = ("down_proj",) if kind == "down_proj" else first_matrices
+            return tuple(f"{name}.weight" for name in name_ends)
     return (kind,)

@@ -59,39 +59,41 @@ class MixtureViews:
             InputError: with ``extract_expert``, no dense model can be made of a model.
         """
         if recipe.extract_expert is not None:
-            dense, notes, problems = extracted(recipe, sources)
+            dense_models, notes, problems = extracted(recipe, sources)
             if problems:
                 raise InputError(problems)
-            return cls(dense, notes)
+            return cls(dense_models, notes)
         if flat and not recipe.experts_together:
             return cls(sources)
         method = METHODS.get(recipe.merge_method)
-        together, notes = recipe.experts_together, list[str]()
-        if together and method is not None and method.whole_tensor:
-            together = False
+        keeps_together, notes = recipe.experts_together, list[str]()
+        if keeps_together and method is not None and method.whole_tensor:
+            keeps_together = False
             notes.append(f"experts has no effect: {method.name} takes one matrix at a time")
-        elif together and not any(map(has_experts, sources.values())):
+        elif keeps_together and not any(map(has_experts, sources.values())):
             notes.append("experts has no effect: no layer has experts")
         views: dict[ModelRef, Source] = {}
         places: dict[ModelRef, dict[str, Place]] = {}
-        matrices: dict[ModelRef, dict[str, tuple[str, ...]]] = {}
+        matrix_names: dict[ModelRef, dict[str, tuple[str, ...]]] = {}
         for ref, source in sources.items():
-            if together:
-                views[ref], matrices[ref] = with_packed_experts(source)
+            if keeps_together:
+                views[ref], matrix_names[ref] = with_packed_experts(source)
             else:
                 views[ref], places[ref] = with_separate_experts(source)
         aliases: dict[ModelRef, Aliases] = {}
         for ref, source in views.items():
-            packed = {rest: place.packed for rest, place in places.get(ref, {}).items()}
-            views[ref], renamed = _named_like(source, views[reference])
-            aliases[ref] = _aliases(packed, renamed)
-        mixtures = [ref for ref in recipe.merged_models if has_experts(sources[ref])]
-        if len(mixtures) > 1:
+            packed_by_matrix = {rest: place.packed for rest, place in places.get(ref, {}).items()}
+            views[ref], renamed_rests = _named_like(source, views[reference])
+            aliases[ref] = _aliases(packed_by_matrix, renamed_rests)
+        merged_mixtures = [ref for ref in recipe.merged_models if has_experts(sources[ref])]
+        if len(merged_mixtures) > 1:
             notes.append(
                 "experts are merged by number, and routers like any tensor: that makes sense for "
                 "mixtures that were trained from one"
             )
-        return cls(views, notes, aliases, places.get(reference, {}), matrices.get(reference, {}))
+        return cls(
+            views, notes, aliases, places.get(reference, {}), matrix_names.get(reference, {})
+        )
 
 
 def _named_like(source: Source, reference: Source) -> tuple[Source, dict[str, str]]:

@@ -74,33 +74,35 @@ def _apart(target: Target, matrices: Mapping[str, tuple[str, ...]]) -> Target:
 
 def _groups(targets: Sequence[Target], places: Mapping[str, Place]) -> dict[str, list[Target]]:
     """Return the matrices of each packed tensor in their order, by the packed tensor's name."""
-    members: dict[str, dict[tuple[int, int], Target]] = defaultdict(dict)
+    targets_by_tensor: dict[str, dict[tuple[int, int], Target]] = defaultdict(dict)
     for target in targets:
         template = Template.of(target.name)
         if place := places.get(template.rest):
             name = template.named(place.packed)
-            members[name][template.expert or 0, place.number] = target
-    return {name: [group[key] for key in sorted(group)] for name, group in members.items()}
+            targets_by_tensor[name][template.expert or 0, place.number] = target
+    return {
+        name: [group[key] for key in sorted(group)] for name, group in targets_by_tensor.items()
+    }
 
 
 def _packed(
     targets: Sequence[Target], groups: Mapping[str, list[Target]], places: Mapping[str, Place]
 ) -> Iterator[Target]:
     """Yield the targets, with each group of matrices at the place of its first member."""
-    done: set[str] = set()
+    done_names: set[str] = set()
     for target in targets:
         template = Template.of(target.name)
         place = places.get(template.rest)
         if place is None:
             yield target
-        elif (name := template.named(place.packed)) not in done:
-            done.add(name)
-            first, *rest = groups[name]
-            rows, *columns = first.shape
-            experts = (1 + len(rest)) // place.count
+        elif (name := template.named(place.packed)) not in done_names:
+            done_names.add(name)
+            first_matrix, *later_matrices = groups[name]
+            rows, *columns = first_matrix.shape
+            experts = (1 + len(later_matrices)) // place.count
             shape = (experts, place.count * rows, *columns)
-            yield replace(first, tensors={name: shape})
-            yield from (replace(matrix, tensors={}) for matrix in rest)
+            yield replace(first_matrix, tensors={name: shape})
+            yield from (replace(matrix, tensors={}) for matrix in later_matrices)
 
 
 def _several_dtypes(recipe: Recipe, name: str, group: Sequence[Target]) -> Problem:

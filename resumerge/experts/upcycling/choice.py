@@ -42,7 +42,7 @@ class ArchitectureChoice:
         for architecture in candidates:
             if not reasons[architecture.name]:
                 return architecture
-        verdicts = {name: "; ".join(why) or "it fits" for name, why in reasons.items()}
+        verdicts = {name: "; ".join(verdict) or "it fits" for name, verdict in reasons.items()}
         problem = "No output architecture fits these models"
         if asked_name is not None and candidates:
             names = " and ".join(architecture.name for architecture in candidates)
@@ -55,7 +55,7 @@ class ArchitectureChoice:
                     problem,
                     "architecture" if asked_name is not None else "experts",
                     expected=f"models and settings that fit one of {', '.join(verdicts)}",
-                    found=". ".join(f"{name}: {why}" for name, why in verdicts.items()),
+                    found=". ".join(f"{name}: {verdict}" for name, verdict in verdicts.items()),
                     fix="Change the models or settings that stand in the way"
                     + (", or delete 'architecture'" if asked_name is not None else ""),
                 )
@@ -64,20 +64,28 @@ class ArchitectureChoice:
 
     def _against(self, architecture: OutputArchitecture) -> Iterator[str]:
         mixture, sources = self.mixture, self.models.sources
-        types = {ref: str(sources[ref].config.get("model_type")) for ref in sources}
+        model_types = {ref: str(sources[ref].config.get("model_type")) for ref in sources}
         unfit_models = [
-            f"{ref} is {kind}" for ref, kind in types.items() if kind not in architecture.takes
+            f"{ref} is {kind}"
+            for ref, kind in model_types.items()
+            if kind not in architecture.takes
         ]
         if unfit_models:
             yield f"it is made of {' or '.join(architecture.takes)}, but {', '.join(unfit_models)}"
-        elif len(set(types.values())) > 1:
+        elif len(set(model_types.values())) > 1:
             yield "all models must be of one type, but " + ", ".join(
-                f"{ref} is {kind}" for ref, kind in types.items()
+                f"{ref} is {kind}" for ref, kind in model_types.items()
             )
-        fewest, most = architecture.shared
-        if not fewest <= len(mixture.shared_experts) <= most:
-            shared_experts = counted(most, "shared expert") if most else "no shared experts"
-            shared_experts = f"{fewest} or {shared_experts}" if fewest < most else shared_experts
+        fewest_shared, most_shared = architecture.shared
+        if not fewest_shared <= len(mixture.shared_experts) <= most_shared:
+            shared_experts = (
+                counted(most_shared, "shared expert") if most_shared else "no shared experts"
+            )
+            shared_experts = (
+                f"{fewest_shared} or {shared_experts}"
+                if fewest_shared < most_shared
+                else shared_experts
+            )
             yield f"it has {shared_experts}, and the recipe has {len(mixture.shared_experts)}"
         elif mixture.shared_experts:
             yield from self._against_shared(architecture)
@@ -87,17 +95,26 @@ class ArchitectureChoice:
             yield from self._without_place(architecture)
 
     def _against_shared(self, architecture: OutputArchitecture) -> Iterator[str]:
-        prompted = [bool(expert.positive_prompts) for expert in self.mixture.shared_experts]
-        if architecture.shared_gate and self.mixture.gate_mode in OF_PROMPTS and not all(prompted):
+        have_prompts = [bool(expert.positive_prompts) for expert in self.mixture.shared_experts]
+        if (
+            architecture.shared_gate
+            and self.mixture.gate_mode in OF_PROMPTS
+            and not all(have_prompts)
+        ):
             yield "its shared expert has a gate: add positive_prompts to it"
-        if not architecture.shared_gate and any(prompted):
+        if not architecture.shared_gate and any(have_prompts):
             yield "its shared expert has no gate: delete its prompts"
 
     def _without_place(self, architecture: OutputArchitecture) -> Iterator[str]:
         """Yield a reason for each model that has tensors without a place in the architecture."""
         base = self.models.reference
-        mlp = tuple(f"mlp.{matrix}.weight" for matrix in MATRICES)
-        places = {*architecture.per_layer, *architecture.optional, *architecture.zeros, *mlp}
+        mlp_names = tuple(f"mlp.{matrix}.weight" for matrix in MATRICES)
+        known_rests = {
+            *architecture.per_layer,
+            *architecture.optional,
+            *architecture.zeros,
+            *mlp_names,
+        }
         for ref, source in self.models.sources.items():
             names = []
             for name, tensor in source.tensors.items():
@@ -106,7 +123,7 @@ class ArchitectureChoice:
                 is_mlp = rest is not None and rest.startswith("mlp.")
                 if is_computed(tensor) or not (ref == base or is_mlp):
                     continue
-                if rest not in places if rest is not None else name not in OUTSIDE:
+                if rest not in known_rests if rest is not None else name not in OUTSIDE:
                     names.append(name)
             if names:
                 yield f"it has no place for {listed(sorted(names))} of {ref}"

@@ -36,34 +36,42 @@ def wrong_fields(
         tensors: the base's tensors, which include all tensors that `planner.py` needs.
         layers: the number of layers of the base.
     """
-    stated: dict[str, int] = {}
+    config_values: dict[str, int] = {}
     for name in (*FIELDS, *(["head_dim"] if config.get("head_dim") is not None else [])):
         value = config.get(name)
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             yield f"{name}: a number, 1 or more", _shown(name, value)
             return
-        stated[name] = value
-    matrices = [OUTSIDE[0]]
-    matrices += [f"{STACK}.{layer}.{part}.weight" for layer in range(layers) for part in _PARTS]
-    for name in matrices:
+        config_values[name] = value
+    matrix_names = [OUTSIDE[0]]
+    matrix_names += [f"{STACK}.{layer}.{part}.weight" for layer in range(layers) for part in _PARTS]
+    for name in matrix_names:
         if len(tensors[name].shape) != 2:
             yield f"{name}: a matrix", f"the shape {list(tensors[name].shape)}"
             return
-    head = stated.get("head_dim", stated["hidden_size"] // stated["num_attention_heads"])
+    head_width = config_values.get(
+        "head_dim", config_values["hidden_size"] // config_values["num_attention_heads"]
+    )
     rows, width = tensors[OUTSIDE[0]].shape
-    yield from _differs("vocab_size", rows, stated["vocab_size"])
-    yield from _differs("hidden_size", width, stated["hidden_size"])
-    yield from _differs("num_hidden_layers", layers, stated["num_hidden_layers"])
+    yield from _differs("vocab_size", rows, config_values["vocab_size"])
+    yield from _differs("hidden_size", width, config_values["hidden_size"])
+    yield from _differs("num_hidden_layers", layers, config_values["num_hidden_layers"])
     for layer in range(layers):
         shapes = {part: tensors[f"{STACK}.{layer}.{part}.weight"].shape for part in _PARTS}
-        intermediate = shapes["mlp.gate_proj"][0]
-        queries, keys = shapes["self_attn.q_proj"][0], shapes["self_attn.k_proj"][0]
+        mlp_width = shapes["mlp.gate_proj"][0]
+        query_rows, key_rows = shapes["self_attn.q_proj"][0], shapes["self_attn.k_proj"][0]
         differences = [
-            *_differs("intermediate_size", intermediate, stated["intermediate_size"]),
+            *_differs("intermediate_size", mlp_width, config_values["intermediate_size"]),
             *_differs(
-                "num_attention_heads * head_dim", queries, stated["num_attention_heads"] * head
+                "num_attention_heads * head_dim",
+                query_rows,
+                config_values["num_attention_heads"] * head_width,
             ),
-            *_differs("num_key_value_heads * head_dim", keys, stated["num_key_value_heads"] * head),
+            *_differs(
+                "num_key_value_heads * head_dim",
+                key_rows,
+                config_values["num_key_value_heads"] * head_width,
+            ),
         ]
         yield from differences
         if differences:

@@ -83,23 +83,26 @@ class _Planner:
         self.base = self.models.sources[self.models.reference]
         self.layers = self.models.layers[self.models.reference].counts.get(STACK, 0)
         config = self.base.config
-        stated = self.recipe.dtype or config.get("dtype") or config.get("torch_dtype")
-        self.dtype = BY_TORCH_NAME.get(str(stated).removeprefix("torch."))
+        dtype_name = self.recipe.dtype or config.get("dtype") or config.get("torch_dtype")
+        self.dtype = BY_TORCH_NAME.get(str(dtype_name).removeprefix("torch."))
 
     def check(self) -> None:
         """Collect the problems of missing tensors, other shapes, and the base's config.json."""
         if not self.layers:
             self._lacks(self.models.reference, "base_model", [f"{STACK}.0"])
             return
-        needed = [*OUTSIDE[: 2 if ties_embeddings(self.base.config) else 3]]
-        needed += [
+        needed_names = [*OUTSIDE[: 2 if ties_embeddings(self.base.config) else 3]]
+        needed_names += [
             f"{STACK}.{layer}.{rest}"
             for layer in range(self.layers)
-            for rest in (*self.architecture.per_layer, *(f"mlp.{m}.weight" for m in MATRICES))
+            for rest in (
+                *self.architecture.per_layer,
+                *(f"mlp.{matrix}.weight" for matrix in MATRICES),
+            )
         ]
-        lacking = [n for n in needed if n not in self.base.tensors]
-        self._lacks(self.models.reference, "base_model", lacking)
-        if not lacking:
+        lacking_names = [name for name in needed_names if name not in self.base.tensors]
+        self._lacks(self.models.reference, "base_model", lacking_names)
+        if not lacking_names:
             self._check_config()
         for expert in self.mixture.every:
             self._check_expert(expert)
@@ -123,24 +126,29 @@ class _Planner:
             )
 
     def _check_expert(self, expert: Expert) -> None:
-        path, missing, unlike = f"{expert.path}.source_model", [], []
+        path, missing_names, mismatches = f"{expert.path}.source_model", [], []
         for layer in range(self.layers):
             for matrix in MATRICES:
                 name = self._matrix_name(layer, matrix)
-                own, theirs = self.base.tensors.get(name), self._matrix(expert, layer, matrix)
-                if theirs is None:
-                    missing.append(name)
-                elif own is not None and (own.shape != theirs.shape or theirs.dtype not in FLOATS):
-                    unlike.append((name, own, theirs))
-        self._lacks(expert.model, path, missing)
-        if unlike:
-            name, own, theirs = unlike[0]
+                base_matrix, expert_matrix = (
+                    self.base.tensors.get(name),
+                    self._matrix(expert, layer, matrix),
+                )
+                if expert_matrix is None:
+                    missing_names.append(name)
+                elif base_matrix is not None and (
+                    base_matrix.shape != expert_matrix.shape or expert_matrix.dtype not in FLOATS
+                ):
+                    mismatches.append((name, base_matrix, expert_matrix))
+        self._lacks(expert.model, path, missing_names)
+        if mismatches:
+            name, base_matrix, expert_matrix = mismatches[0]
             self.problems.append(
                 self.recipe.problem(
                     f"Tensors of {expert.model} do not have the shape of the base's",
                     path,
-                    expected=f"{name} with the shape {list(own.shape)}",
-                    found=f"{theirs.dtype} with the shape {list(theirs.shape)}",
+                    expected=f"{name} with the shape {list(base_matrix.shape)}",
+                    found=f"{expert_matrix.dtype} with the shape {list(expert_matrix.shape)}",
                     fix="Name a model of the base's size",
                 )
             )
@@ -172,26 +180,32 @@ class _Planner:
         """Yield every tensor of the output, in the order in which a forward pass uses them."""
         yield self._target(OUTSIDE[0], self._of_base(OUTSIDE[0]))
         for layer in range(self.layers):
-            at = f"{STACK}.{layer}"
+            layer_prefix = f"{STACK}.{layer}"
             for rest in (*self.architecture.per_layer, *self.architecture.optional):
-                if f"{at}.{rest}" in self.base.tensors:
-                    yield self._target(f"{at}.{rest}", self._of_base(f"{at}.{rest}"))
+                if f"{layer_prefix}.{rest}" in self.base.tensors:
+                    yield self._target(
+                        f"{layer_prefix}.{rest}", self._of_base(f"{layer_prefix}.{rest}")
+                    )
             for bias, weight in self.architecture.zeros.items():
-                yield self._target(f"{at}.{bias}", self._of_base_or_zeros(at, bias, weight))
-            yield from self._gates(at, gates(layer))
-            yield from self._experts(layer, at)
+                yield self._target(
+                    f"{layer_prefix}.{bias}", self._of_base_or_zeros(layer_prefix, bias, weight)
+                )
+            yield from self._gates(layer_prefix, gates(layer))
+            yield from self._experts(layer, layer_prefix)
         for name in OUTSIDE[1:]:
             if name in self.base.tensors:
                 yield self._target(name, self._of_base(name))
 
     def _gates(self, at: str, gates: Tensor) -> Iterator[Target]:
         names, count = self.architecture.layouts[self.mixture.expert_layout], self._count
-        hidden, dtype = gates.shape[1], self.dtype or self.base.tensors[OUTSIDE[0]].dtype
-        router = Sliced.of("gates", (count, hidden), gates)
-        yield self._target(f"{at}.{names.router}", Rounded.of(router, dtype))
+        hidden_size, dtype = gates.shape[1], self.dtype or self.base.tensors[OUTSIDE[0]].dtype
+        router_rows = Sliced.of("gates", (count, hidden_size), gates)
+        yield self._target(f"{at}.{names.router}", Rounded.of(router_rows, dtype))
         if self.architecture.shared_gate:
-            shared = Sliced.of("shared gate", (1, hidden), gates, count * hidden)
-            yield self._target(f"{at}.{self.architecture.shared_gate}", Rounded.of(shared, dtype))
+            shared_gate_row = Sliced.of("shared gate", (1, hidden_size), gates, count * hidden_size)
+            yield self._target(
+                f"{at}.{self.architecture.shared_gate}", Rounded.of(shared_gate_row, dtype)
+            )
 
     def _experts(self, layer: int, at: str) -> Iterator[Target]:
         names, experts = self.architecture.layouts[self.mixture.expert_layout], self.mixture.experts
@@ -209,12 +223,16 @@ class _Planner:
     def _packed(self, name: str, layer: int, matrices: Iterable[str]) -> Target:
         """Return some matrices of all experts as one tensor, expert after expert."""
         matrices = tuple(matrices)
-        parts = [self._expert(e, layer, m) for e in self.mixture.experts for m in matrices]
-        dtypes = {part.dtype for part in parts}
+        expert_matrices = [
+            self._expert(expert, layer, matrix)
+            for expert in self.mixture.experts
+            for matrix in matrices
+        ]
+        dtypes = {expert_matrix.dtype for expert_matrix in expert_matrices}
         dtype = dtypes.pop() if len(dtypes) == 1 else "F32"
-        rows, columns = parts[0].shape
+        rows, columns = expert_matrices[0].shape
         shape = (self._count, len(matrices) * rows, columns)
-        rounded_parts = tuple(Rounded.of(part, dtype) for part in parts)
+        rounded_parts = tuple(Rounded.of(expert_matrix, dtype) for expert_matrix in expert_matrices)
         return self._target(name, Stacked.of(name, shape, rounded_parts))
 
     def _expert(self, expert: Expert, layer: int, matrix: str) -> Tensor:
@@ -278,13 +296,13 @@ class _Planner:
 
     def config(self) -> dict[str, object]:
         """Return the output's config.json: the base's, with the architecture's fields."""
-        dense = complete(self.base.config)
-        dense.pop("auto_map", None)
+        dense_config = complete(self.base.config)
+        dense_config.pop("auto_map", None)
         return {
-            **dense,
+            **dense_config,
             "architectures": [self.architecture.class_name],
             "model_type": self.architecture.model_type,
-            **self.architecture.config(dense, self.mixture),
+            **self.architecture.config(dense_config, self.mixture),
         }
 
     def left_out(self) -> Iterator[LeftOut]:

@@ -36,11 +36,11 @@ _THETA = 10000.0
 def complete(config: Config) -> dict[str, Any]:
     """Return a dense model's config.json with the defaults of its model type."""
     defaults = {**_ALL, **_BY_TYPE.get(model_type(config), {})}
-    heads = config.get("num_attention_heads")
-    defaults.setdefault("num_key_value_heads", heads)
+    head_count = config.get("num_attention_heads")
+    defaults.setdefault("num_key_value_heads", head_count)
     if "rope_parameters" not in config:
         defaults["rope_theta"] = _THETA
-    completed = {**defaults, **config}
-    if completed["num_key_value_heads"] is None:  # any config may contain null here
-        completed["num_key_value_heads"] = heads
-    return completed
+    completed_config = {**defaults, **config}
+    if completed_config["num_key_value_heads"] is None:  # any config may contain null here
+        completed_config["num_key_value_heads"] = head_count
+    return completed_config

@@ -14,7 +14,7 @@ from resumerge.recipe.types import Mixture
 
 
 def _config(dense: Config, mixture: Mixture) -> dict[str, Any]:
-    layers, wide = dense["num_hidden_layers"], dense["intermediate_size"]
+    layers, mlp_width = dense["num_hidden_layers"], dense["intermediate_size"]
     return {
         "num_experts": len(mixture.experts),
         "num_experts_per_tok": mixture.experts_per_token,
@@ -22,8 +22,8 @@ def _config(dense: Config, mixture: Mixture) -> dict[str, Any]:
         "mlp_only_layers": [],
         "norm_topk_prob": True,
         "qkv_bias": True,
-        "moe_intermediate_size": wide,
-        "shared_expert_intermediate_size": wide,
+        "moe_intermediate_size": mlp_width,
+        "shared_expert_intermediate_size": mlp_width,
         "layer_types": ["full_attention"] * layers,
         "sliding_window": None,
         "use_sliding_window": False,

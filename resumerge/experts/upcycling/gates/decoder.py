@@ -42,8 +42,8 @@ class Decoder:
         os.environ.setdefault("MKL_DISABLE_FAST_MM", "1")
         self._config = AutoConfig.for_model(**{**config, "dtype": "float32"})
         with torch.device("meta"):  # shapes without data
-            make: Any = AutoModel.from_config
-            model = make(self._config, attn_implementation="sdpa")
+            make_model: Any = AutoModel.from_config
+            model = make_model(self._config, attn_implementation="sdpa")
         self._layers = model.layers
         self._rotary = type(model.rotary_emb)
         self._device = device
@@ -90,29 +90,29 @@ class Decoder:
         layer.mlp.register_forward_pre_hook(
             lambda module, arguments: mlp_inputs.append(arguments[0][0, -1].cpu().numpy().copy())
         )
-        x = torch.from_numpy(state)[None].to(self._device)
+        layer_input = torch.from_numpy(state)[None].to(self._device)
         positions = torch.arange(len(state), device=self._device)[None]
         rotary = self._rotary(self._config)  # new, since dynamic embeddings remember longer texts
         result = layer(
-            x,
+            layer_input,
             attention_mask=self._seen(layer, len(state)),
             position_ids=positions,
-            position_embeddings=rotary.to(self._device)(x, positions),
+            position_embeddings=rotary.to(self._device)(layer_input, positions),
         )
-        after = result[0] if isinstance(result, tuple) else result
-        state[:] = after[0].cpu().numpy()
+        state_after = result[0] if isinstance(result, tuple) else result
+        state[:] = state_after[0].cpu().numpy()
         return mlp_inputs[0]
 
     def _weights(self, number: int, weight: Weight) -> dict[str, torch.Tensor]:
         """Return the weights of a layer, which are valid until another layer's weights are read."""
         meta_weights = self._layers[number].state_dict()
-        shapes = {name: tuple(meta.shape) for name, meta in meta_weights.items()}
+        shapes = {name: tuple(meta_weight.shape) for name, meta_weight in meta_weights.items()}
         memory, offset, weights = self._memory_of(sum(map(math.prod, shapes.values()))), 0, {}
         for name, shape in shapes.items():
-            part = memory[offset : offset + math.prod(shape)]
-            weight(name, part)
-            weights[name] = torch.from_numpy(part.reshape(shape)).to(self._device)
-            offset += len(part)
+            layer_part = memory[offset : offset + math.prod(shape)]
+            weight(name, layer_part)
+            weights[name] = torch.from_numpy(layer_part.reshape(shape)).to(self._device)
+            offset += len(layer_part)
         return weights
 
     def _memory_of(self, elements: int) -> np.ndarray:
@@ -125,7 +125,7 @@ class Decoder:
         window = getattr(
             layer.self_attn, "sliding_window", getattr(self._config, "sliding_window", None)
         )
-        places = torch.arange(tokens, device=self._device)
-        back = places[:, None] - places[None, :]
-        visible = (back >= 0) & (back < (window or tokens))
-        return visible[None, None]
+        token_places = torch.arange(tokens, device=self._device)
+        distance_back = token_places[:, None] - token_places[None, :]
+        is_visible = (distance_back >= 0) & (distance_back < (window or tokens))
+        return is_visible[None, None]

@@ -33,11 +33,15 @@ def dependent_gates(gates: np.ndarray) -> dict[tuple[int, ...], list[int]]:
     for layer, rows in enumerate(gates.astype(np.float64)):
         products = rows @ rows.T
         for number in range(len(rows)):
-            before, own = products[:number, :number], products[number, :number]
-            factors = np.linalg.lstsq(before, own, rcond=1e-9)[0] if number else own
-            if products[number, number] - own @ factors < LEAST_DISTANCE**2:
-                others = np.flatnonzero(np.abs(factors) > TAKES_PART).tolist()
-                layers_by_experts.setdefault((*others, number), []).append(layer)
+            products_before, own_products = products[:number, :number], products[number, :number]
+            factors = (
+                np.linalg.lstsq(products_before, own_products, rcond=1e-9)[0]
+                if number
+                else own_products
+            )
+            if products[number, number] - own_products @ factors < LEAST_DISTANCE**2:
+                experts_in_combination = np.flatnonzero(np.abs(factors) > TAKES_PART).tolist()
+                layers_by_experts.setdefault((*experts_in_combination, number), []).append(layer)
     return layers_by_experts
 
 
@@ -52,30 +56,32 @@ def dependence_notes(gates: np.ndarray) -> Iterator[str]:
     most_frequent = sorted(layers_by_experts.items(), key=lambda item: -len(item[1]))
     for experts, layers in most_frequent[:MOST_NOTES]:
         noun = "layer" if len(layers) == 1 else "layers"
-        where = "all layers" if len(layers) == len(gates) else f"{noun} {_numbers(layers)}"
+        scope = "all layers" if len(layers) == len(gates) else f"{noun} {_numbers(layers)}"
         if len(experts) == 1:
             yield (
-                f"the gate of expert {experts[0]} is zero in {where}: its positive and negative "
+                f"the gate of expert {experts[0]} is zero in {scope}: its positive and negative "
                 "prompts say the same"
             )
         else:
             names = f"{', '.join(map(str, experts[:-1]))} and {experts[-1]}"
             relation = "the same" if len(experts) == 2 else "dependent"
             yield (
-                f"the gates of experts {names} are nearly {relation} in {where}: give them prompts "
+                f"the gates of experts {names} are nearly {relation} in {scope}: give them prompts "
                 "that differ more"
             )
     if len(layers_by_experts) > MOST_NOTES:
-        others = counted(len(layers_by_experts) - MOST_NOTES, "further group")
-        yield f"gates of {others} of experts are nearly dependent"
+        further_groups = counted(len(layers_by_experts) - MOST_NOTES, "further group")
+        yield f"gates of {further_groups} of experts are nearly dependent"
 
 
 def _numbers(numbers: list[int]) -> str:
     """Return ascending numbers as text, with ranges of consecutive numbers: ``0 to 3, 7``."""
-    rows: list[list[int]] = []
+    number_ranges: list[list[int]] = []
     for number in numbers:
-        if rows and number == rows[-1][1] + 1:
-            rows[-1][1] = number
+        if number_ranges and number == number_ranges[-1][1] + 1:
+            number_ranges[-1][1] = number
         else:
-            rows.append([number, number])
-    return ", ".join(str(a) if a == b else f"{a} to {b}" for a, b in rows)
+            number_ranges.append([number, number])
+    return ", ".join(
+        str(first) if first == last else f"{first} to {last}" for first, last in number_ranges
+    )

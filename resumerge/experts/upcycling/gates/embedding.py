@@ -97,8 +97,8 @@ class EmbeddedPrompts(Step):
     def _sum(self, evaluation: Evaluation, prompts: tuple[Tokens, ...]) -> np.ndarray:
         total = np.zeros(self._width)
         for token in (token for prompt in prompts for token in prompt):
-            first = token * self._width
-            total += self.table.floats(evaluation, first, first + self._width)
+            first_element = token * self._width
+            total += self.table.floats(evaluation, first_element, first_element + self._width)
         return total
 
     @property

@@ -95,8 +95,8 @@ class HiddenStates(Step):
             {
                 "mode": self.mode,
                 "config": self.config,
-                "tensors": [t.as_json() for t in self.tensors(len(self.layers))],
-                "experts": [[e.positive, e.negative] for e in self.experts],
+                "tensors": [tensor.as_json() for tensor in self.tensors(len(self.layers))],
+                "experts": [[expert.positive, expert.negative] for expert in self.experts],
                 "libraries": self.libraries,
             },
             sort_keys=True,
@@ -108,19 +108,32 @@ class HiddenStates(Step):
         return splitting_bytes(self.embedding.shape[0])
 
     def working_bytes(self, threads: int) -> int:
-        layer = max((sum(t.numel for t in own.values()) for own in self.layers), default=0)
-        longest = max(map(len, self._prompts))
+        largest_layer = max(
+            (
+                sum(tensor.numel for tensor in layer_tensors.values())
+                for layer_tensors in self.layers
+            ),
+            default=0,
+        )
+        longest_prompt = max(map(len, self._prompts))
         tokens = sum(map(len, self._prompts))
-        widest = max((t.shape[0] for own in self.layers for t in own.values()), default=0)
-        stated = self.config.get("num_attention_heads")
-        heads = stated if isinstance(stated, int) else 1
-        one_text = longest * (4 * widest + 8 * self._width + 2 * heads * longest)
+        most_rows = max(
+            (tensor.shape[0] for layer_tensors in self.layers for tensor in layer_tensors.values()),
+            default=0,
+        )
+        configured_heads = self.config.get("num_attention_heads")
+        heads = configured_heads if isinstance(configured_heads, int) else 1
+        one_text = longest_prompt * (4 * most_rows + 8 * self._width + 2 * heads * longest_prompt)
         at_once = min(threads, len(self._prompts)) * one_text
-        return LIBRARIES_BYTES + FLOAT32_BYTES * (layer + 4 * tokens * self._width + at_once)
+        return LIBRARIES_BYTES + FLOAT32_BYTES * (
+            largest_layer + 4 * tokens * self._width + at_once
+        )
 
     def seconds(self, threads: int) -> float:
-        computed = self.layers[: None if self.mode == "hidden_norm" else -1]
-        weights = sum(tensor.numel for own in computed for tensor in own.values())
+        computed_layers = self.layers[: None if self.mode == "hidden_norm" else -1]
+        weights = sum(
+            tensor.numel for layer_tensors in computed_layers for tensor in layer_tensors.values()
+        )
         tokens = sum(map(len, self._prompts))
         of_texts = TEXT_SECONDS * len(self._prompts) + TOKEN_SECONDS * tokens
         of_texts /= min(threads, len(self._prompts))
@@ -163,11 +176,11 @@ class HiddenStates(Step):
                 fix="Correct it, or write 'gate_mode: cheap_embed' into the recipe",
             )
             return
-        embedding = {"embed_tokens.weight": (self.embedding.shape[0], decoder.width)}
+        shape_of_embedding = {"embed_tokens.weight": (self.embedding.shape[0], decoder.width)}
         shapes = {"embed_tokens.weight": self.embedding.shape}
         for number, tensors in enumerate(self.layers):
             shapes |= {f"layers.{number}.{name}": tensor.shape for name, tensor in tensors.items()}
-        for name, shape in {**embedding, **decoder.shapes}.items():
+        for name, shape in {**shape_of_embedding, **decoder.shapes}.items():
             if shapes.get(name) != shape:
                 yield Problem(
                     "The base's tensors are not those that its config.json describes",
@@ -192,7 +205,10 @@ class HiddenStates(Step):
         states = np.split(state["states"], ends[:-1])  # views: they change in place
         layer = self.layers[piece]
         uses_mean = self.mode == "hidden_avg"
-        prompt_states = [s.mean(0, dtype=np.float64) if uses_mean else s[-1].copy() for s in states]
+        prompt_states = [
+            prompt_state.mean(0, dtype=np.float64) if uses_mean else prompt_state[-1].copy()
+            for prompt_state in states
+        ]
         # Only `hidden_norm` needs the last layer.
         if piece < len(self.layers) - 1 or self.mode == "hidden_norm":
             mlp_inputs = decoder(
@@ -216,12 +232,15 @@ class HiddenStates(Step):
         Args:
             seen: the state of each of `_prompts`.
         """
-        state_of = {p: own.astype(np.float64) for p, own in zip(self._prompts, seen)}
+        state_of = {
+            tokens: prompt_state.astype(np.float64)
+            for tokens, prompt_state in zip(self._prompts, seen)
+        }
         rows = np.empty((len(self.experts), self._width), np.float32)
         for row, expert in zip(rows, self.experts):
-            towards = _mean([state_of[prompt] for prompt in expert.positive])
-            away = _mean([state_of[prompt] for prompt in expert.negative])
-            row[:] = unit(towards - away)
+            positive_mean = _mean([state_of[prompt] for prompt in expert.positive])
+            negative_mean = _mean([state_of[prompt] for prompt in expert.negative])
+            row[:] = unit(positive_mean - negative_mean)
         return rows
 
     @property

@@ -36,10 +36,12 @@ def drawn_gates(mixture: Mixture, base: Source, seed: int) -> Gates:
     draws from the standard normal distribution, ``uniform_random`` from the initial distribution of
     torch's linear layers.
     """
-    hidden = base.tensors[OUTSIDE[0]].shape[1]
-    shape = (len(mixture.every), hidden)
-    bound = math.sqrt(1.0 / hidden) if mixture.gate_mode == "uniform_random" else None
-    return lambda layer: Drawn.of("gates", shape, f"{seed}/gates/{layer}", bound)
+    hidden_size = base.tensors[OUTSIDE[0]].shape[1]
+    shape = (len(mixture.every), hidden_size)
+    distribution_bound = (
+        math.sqrt(1.0 / hidden_size) if mixture.gate_mode == "uniform_random" else None
+    )
+    return lambda layer: Drawn.of("gates", shape, f"{seed}/gates/{layer}", distribution_bound)
 
 
 @dataclass(frozen=True)
@@ -77,14 +79,20 @@ class GatesOfPrompts:
         if self.mixture.gate_mode in OF_HIDDEN_STATES:
             step = self._hidden_states(table, prompts)
         shape = (len(prompts), table.shape[1])
-        alike = step.pieces == 1
-        return lambda layer: Computed.of("gates", shape, step, 0 if alike else layer)
+        is_same_for_layers = step.pieces == 1
+        return lambda layer: Computed.of("gates", shape, step, 0 if is_same_for_layers else layer)
 
     def _hidden_states(self, table: Tensor, prompts: tuple[PromptTokens, ...]) -> HiddenStates:
-        if missing := [name for name in LIBRARIES if find_spec(name) is None]:
-            raise InputError([self._missing(missing)])
+        if missing_libraries := [name for name in LIBRARIES if find_spec(name) is None]:
+            raise InputError([self._missing(missing_libraries)])
         of_layers = [self._layer(layer) for layer in range(self.layers)]
-        if any(_needs_scans(t) for t in (table, *(t for own in of_layers for t in own.values()))):
+        if any(
+            _needs_scans(tensor)
+            for tensor in (
+                table,
+                *(tensor for layer_tensors in of_layers for tensor in layer_tensors.values()),
+            )
+        ):
             raise InputError([self._base_is_merged()])
         return HiddenStates(
             str(self.base.folder / "config.json"),
@@ -135,13 +143,15 @@ class GatesOfPrompts:
                     found="no token",
                     fix="Write other prompts",
                 )
-            largest = max(chain.from_iterable((*tokens.positive, *tokens.negative)), default=0)
-            if largest >= table.shape[0]:
+            largest_token = max(
+                chain.from_iterable((*tokens.positive, *tokens.negative)), default=0
+            )
+            if largest_token >= table.shape[0]:
                 yield self.recipe.problem(
                     "The prompts of an expert have a token that the base's embedding lacks",
                     path,
                     expected=f"tokens below {table.shape[0]}, the number of its rows",
-                    found=f"the token {largest}",
+                    found=f"the token {largest_token}",
                     fix="Put the tokenizer beside the base that it belongs to",
                 )
 
