@@ -101,26 +101,28 @@ class AdapterChanges:
         tensors = program.renamed(self.source.tensors)
         names = AdapterNames.of(tensors)
         self.whole = names.whole
-        self.left_out = [LeftOut(tensors[n], UnusedReason.NOT_LOADED) for n in names.ignored]
+        self.left_out = [LeftOut(tensors[name], UnusedReason.NOT_LOADED) for name in names.ignored]
         for key in names.unknown:
             self._problem("The adapter has a tensor of an unknown kind", key)
-        for first, second in names.doubled:
-            what = "Two tensors of the adapter have names that mean the same"
-            self._problem(what, second, "one tensor for each", f"also {first}")
+        for first_name, second_name in names.doubled:
+            message = "Two tensors of the adapter have names that mean the same"
+            self._problem(message, second_name, "one tensor for each", f"also {first_name}")
         if self.settings.dora:
-            what = "An adapter with DoRA cannot be combined with others: it scales the base model"
-            self._problem(what, "use_dora: true", "use_dora: false", fix=_WITH_BASE)
-        wrapped: dict[str, list[str]] = {}
+            message = (
+                "An adapter with DoRA cannot be combined with others: it scales the base model"
+            )
+            self._problem(message, "use_dora: true", "use_dora: false", fix=_WITH_BASE)
+        parameter_modules: dict[str, list[str]] = {}
         for module, roles in names.modules.items():
             container = _WRAPPED.sub("", module)
             if self._parameters(container):
-                wrapped.setdefault(container, []).append(module)
+                parameter_modules.setdefault(container, []).append(module)
             elif (pair := self._pair(module, roles)) is not None:
                 rank = pair[0].shape[0]
                 scale = self.settings.scale(module, rank, alpha=1.0 if "alpha" in roles else None)
                 kind = MatricesKind.EMBEDDING if "embedding_A" in roles else MatricesKind.MODULE
                 self._add(Matrices(module, kind, *pair, scale, rank))
-        for container, modules in wrapped.items():
+        for container, modules in parameter_modules.items():
             self._add_parameters(container, modules, names.modules)
         if not (self.matrices or self.whole or self.problems):
             self._problem("The adapter has no tensors", "none", "LoRA matrices")
@@ -135,18 +137,20 @@ class AdapterChanges:
         """Return A and B of a module; None, with a problem, if they cannot be combined."""
         if "magnitude" in roles:
             if not self.settings.dora:
-                what = "An adapter with DoRA cannot be combined with others"
-                self._problem(what, module, "no magnitude vectors", fix=_WITH_BASE)
+                message = "An adapter with DoRA cannot be combined with others"
+                self._problem(message, module, "no magnitude vectors", fix=_WITH_BASE)
             return None
-        if other := roles.keys() - {"A", "B", "embedding_A", "embedding_B"}:
-            what = (
+        if other_roles := roles.keys() - {"A", "B", "embedding_A", "embedding_B"}:
+            message = (
                 "The adapter has more than matrices for a module, and is not combined with others"
             )
-            if other == {"delta"}:
-                what = (
+            if other_roles == {"delta"}:
+                message = (
                     "The adapter trains rows of tokens, which cannot be combined without the base"
                 )
-            self._problem(what, f"{module} ({', '.join(other)})", "A and B alone", fix=_WITH_BASE)
+            self._problem(
+                message, f"{module} ({', '.join(other_roles)})", "A and B alone", fix=_WITH_BASE
+            )
             return None
         a, b = (roles.get(role) or roles.get(f"embedding_{role}") for role in "AB")
         if a is None or b is None or len(roles.keys() & {"A", "embedding_B"}) != 1:
@@ -169,8 +173,8 @@ class AdapterChanges:
         words = self._parameters(container)
         modules.sort(key=len, reverse=True)
         if len(modules) != len(words) or (len(words) > 1 and not {*words} <= {*PACKED}):
-            what = "The adapter has not one pair of matrices for each parameter of a module"
-            self._problem(what, ", ".join(modules), ", ".join(words))
+            message = "The adapter has not one pair of matrices for each parameter of a module"
+            self._problem(message, ", ".join(modules), ", ".join(words))
             return
         for module, word in zip(modules, words):
             name = f"{container}.{word}"
@@ -178,8 +182,8 @@ class AdapterChanges:
             if pair is None:
                 continue
             if not rank or pair[0].shape[0] % rank or len(pair[0].shape) != 2:
-                found = f"{pair[0].shape[0]} rows of A"
-                self._problem(_OTHER_RANK, name, f"a multiple of {rank or 0:g} (r)", found)
+                rows_found = f"{pair[0].shape[0]} rows of A"
+                self._problem(_OTHER_RANK, name, f"a multiple of {rank or 0:g} (r)", rows_found)
                 continue
             experts = int(pair[0].shape[0] // rank)
             scale = self.settings.scale(name, int(rank))

@@ -61,10 +61,10 @@ def adapter_config(
 def notes_on_configs(adapters: Sequence[AdapterChanges]) -> Iterator[str]:
     """Yield a note on each setting that differs between adapters, with the result's value."""
     for key in (BASE_MODEL, "task_type"):
-        stated = _stated(adapters, key)
-        if len(stated) > 1:
+        values = _stated(adapters, key)
+        if len(values) > 1:
             yield (
-                f"the adapters have different values of {key}: {some(list(stated), most=5)}; the "
+                f"the adapters have different values of {key}: {some(list(values), most=5)}; the "
                 f"result has the first{_MISFIT if key == BASE_MODEL else ''}"
             )
 
@@ -87,16 +87,18 @@ def _targets(adapters: Sequence[AdapterChanges], modules: ChangedModules) -> lis
         is_plain = isinstance(target_modules, list) and all(
             isinstance(name, str) for name in target_modules
         )
-        chosen = any(adapter.source.config.get(key) for key in _CHOOSE_LAYERS)
+        chooses_layers = any(adapter.source.config.get(key) for key in _CHOOSE_LAYERS)
         module_names = [
             module.name
             for module in modules.modules
             if place in module.matrices and module.first.kind is not MatricesKind.PARAMETER
         ]
-        if is_plain and not chosen and not modules.spelled[place]:
-            ends = tuple(f".{name}" for name in target_modules)
-            covered = all(f".{name}".endswith(ends) for name in module_names)
-            targets |= dict.fromkeys(target_modules if covered and module_names else module_names)
+        if is_plain and not chooses_layers and not modules.spelled[place]:
+            name_ends = tuple(f".{name}" for name in target_modules)
+            finds_all_modules = all(f".{name}".endswith(name_ends) for name in module_names)
+            targets |= dict.fromkeys(
+                target_modules if finds_all_modules and module_names else module_names
+            )
         else:
             targets |= dict.fromkeys(module_names)
     return sorted(targets)

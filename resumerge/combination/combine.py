@@ -51,28 +51,28 @@ def combine(
         InputError: a source is not an adapter, or is damaged; the adapters do not fit each other;
             or one of their tensors cannot be combined without the base model.
     """
-    read, problems = _read(adapters)
+    changes_of_adapters, problems = _read(adapters)
     if problems:
         raise InputError(problems)
-    modules = ChangedModules(recipe, read)
+    modules = ChangedModules(recipe, changes_of_adapters)
     if modules.problems:
         raise InputError(modules.problems[:SHOWN])
-    planner = _Planner(recipe, read, modules, combining, values_of)
+    planner = _Planner(recipe, changes_of_adapters, modules, combining, values_of)
     return planner.plan()
 
 
 def _read(
     adapters: Sequence[tuple[Input, Source]],
 ) -> tuple[list[AdapterChanges], list[Problem]]:
-    read, problems = [], list[Problem]()
+    changes_of_adapters, problems = [], list[Problem]()
     for input_, source in adapters:
         try:
-            read.append(AdapterChanges(input_, source))
+            changes_of_adapters.append(AdapterChanges(input_, source))
         except InputError as error:
             problems += error.problems
         else:
-            problems += read[-1].problems[:SHOWN]
-    return read, problems
+            problems += changes_of_adapters[-1].problems[:SHOWN]
+    return changes_of_adapters, problems
 
 
 class ContradictingParameters(InputError):
@@ -100,21 +100,25 @@ class _Planner:
             raise InputError(problems)
         ranks = self._ranks()
         targets = [*self._matrices(ranks, dtype), *whole_tensors.targets()]
-        saved = tuple(whole_tensors.modules)
-        config = adapter_config(self.adapters, self.modules, ranks, saved)
+        saved_modules = tuple(whole_tensors.modules)
+        config = adapter_config(self.adapters, self.modules, ranks, saved_modules)
         left_out = [tensor for adapter in self.adapters for tensor in adapter.left_out]
-        copies = (copy for _, *others in whole_tensors.copies.values() for copy in others)
+        copies = (
+            copy for _, *further_copies in whole_tensors.copies.values() for copy in further_copies
+        )
         left_out += (LeftOut(copy, UnusedReason.FROM_ANOTHER) for copy in copies)
-        return MadeAdapter(config, ranks, saved), targets, [*self._notes(ranks)], left_out
+        return MadeAdapter(config, ranks, saved_modules), targets, [*self._notes(ranks)], left_out
 
     def _ranks(self) -> dict[str, int]:
         """Return the rank of each module; for peft, parameters have the highest rank of all."""
         ranks = {module.name: self.combining.rank_of(module) for module in self.modules.modules}
-        highest = max(ranks.values(), default=1)
-        parameters = [
-            m.name for m in self.modules.modules if m.first.kind is MatricesKind.PARAMETER
+        highest_rank = max(ranks.values(), default=1)
+        parameter_names = [
+            module.name
+            for module in self.modules.modules
+            if module.first.kind is MatricesKind.PARAMETER
         ]
-        return {**ranks, **dict.fromkeys(parameters, highest)}
+        return {**ranks, **dict.fromkeys(parameter_names, highest_rank)}
 
     def _matrices(self, ranks: Mapping[str, int], dtype: str | None) -> Iterator[Target]:
         positions = _Positions([module.name for module in self.modules.modules])
@@ -124,15 +128,20 @@ class _Planner:
             values = self.values_of(f"{module.name}.weight", positions.of(module.name))
             first, rank = module.first, ranks[module.name]
             dtypes = [
-                t.dtype for matrices in module.matrices.values() for t in (matrices.a, matrices.b)
+                matrix.dtype
+                for matrices in module.matrices.values()
+                for matrix in (matrices.a, matrices.b)
             ]
             target_dtype = dtype or dtype_of(dtypes)
             combined, contradiction = self.combining.combined(module, values, target_dtype, rank)
             if contradiction:
                 contradictions.setdefault(contradiction, module.name)
-            (outputs, *kernel_sizes), width = first.within[1], rank * first.experts
-            a, b = names.of(module)
-            shapes = {a: (width, *first.within[0]), b: (outputs, width, *kernel_sizes)}
+            (output_rows, *kernel_sizes), width = first.within[1], rank * first.experts
+            name_of_a, name_of_b = names.of(module)
+            shapes = {
+                name_of_a: (width, *first.within[0]),
+                name_of_b: (output_rows, width, *kernel_sizes),
+            }
             yield Target(
                 module.name, target_dtype, combined.shape, combined.numel, combined, shapes
             )

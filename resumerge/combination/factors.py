@@ -55,8 +55,8 @@ class Combining:
         """Return the rank of a module in the result."""
         if self._is_stacked:
             return module.ranks
-        most = min(core_shape(module.first.matrix, module.ranks))
-        return most if self.rank is None else min(most, self.rank)
+        highest_rank = min(core_shape(module.first.matrix, module.ranks))
+        return highest_rank if self.rank is None else min(highest_rank, self.rank)
 
     def combined(
         self, module: ChangedModule, values: Values, dtype: str, rank: int
@@ -69,21 +69,21 @@ class Combining:
             dtype: the type of the matrices.
             rank: the rank of the matrices.
         """
-        first = module.first
-        pairs = tuple(
-            AdapterPair(place, each.a, each.b, each.scale, each.rank)
-            for place, each in module.matrices.items()
+        first_matrices = module.first
+        adapter_pairs = tuple(
+            AdapterPair(place, matrices.a, matrices.b, matrices.scale, matrices.rank)
+            for place, matrices in module.matrices.items()
         )
         core, contradiction = self._core(module, values)
         combined = Combined(
             name=module.name,
             dtype=dtype,
-            shape=(first.experts * rank * sum(first.matrix),),
-            pairs=pairs,
+            shape=(first_matrices.experts * rank * sum(first_matrices.matrix),),
+            pairs=adapter_pairs,
             core=core,
             factors=tuple(self.factors(values)) if self._is_stacked and not contradiction else (),
-            experts=first.experts,
-            matrix=first.matrix,
+            experts=first_matrices.experts,
+            matrix=first_matrices.matrix,
             rank=rank,
         )
         return combined, contradiction
@@ -145,8 +145,8 @@ class Combining:
             models=names,
         )
         answers = ask(self.method, core.context)
-        block = block_elements(answers.row_elements)
-        return replace(core, block_elements=block), answers.contradiction
+        elements_per_block = block_elements(answers.row_elements)
+        return replace(core, block_elements=elements_per_block), answers.contradiction
 
 
 def dtype_of(dtypes: Sequence[str]) -> str:

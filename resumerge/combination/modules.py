@@ -84,17 +84,21 @@ class ChangedModules:
         """A note on each adapter that names modules differently from the adapters before it."""
         return [
             f"{adapter.source.ref}: modules are matched by meaning: "
-            f"{some([f'{own} is {name}' for own, name in others.items()], most=2)}"
-            for adapter, others in zip(self.adapters, self.spelled)
-            if others
+            f"{some([f'{own_name} is {name}' for own_name, name in names_here.items()], most=2)}"
+            for adapter, names_here in zip(self.adapters, self.spelled)
+            if names_here
         ]
 
     def _check_experts(self) -> None:
         """Check that no adapter changes single experts while another one changes packed experts."""
-        parameters = [m.name for m in self.modules if m.first.kind is MatricesKind.PARAMETER]
-        containers = {name.rpartition(".")[0] for name in parameters}
-        single = [m for m in self.modules if _EXPERT.sub("", m.name) in containers]
-        for module in single[:1]:
+        parameter_names = [
+            module.name for module in self.modules if module.first.kind is MatricesKind.PARAMETER
+        ]
+        containers = {name.rpartition(".")[0] for name in parameter_names}
+        single_experts = [
+            module for module in self.modules if _EXPERT.sub("", module.name) in containers
+        ]
+        for module in single_experts[:1]:
             place = next(iter(module.matrices))
             self.problems.append(
                 self.recipe.problem(
@@ -110,12 +114,12 @@ class ChangedModules:
     def _unlike(
         self, name: str, several: Mapping[int, Matrices], place: int, matrices: Matrices
     ) -> Problem:
-        first, other = next(iter(several.items()))
+        first_place, first_matrices = next(iter(several.items()))
         adapter = self.adapters[place]
         return self.recipe.problem(
             f"{name} has another shape in {adapter.source.ref}",
             f"{adapter.input_.path}.model",
-            expected=f"{_shape(other)}, as in {self.adapters[first].source.ref}",
+            expected=f"{_shape(first_matrices)}, as in {self.adapters[first_place].source.ref}",
             found=_shape(matrices),
             fix="combine adapters of one model",
         )

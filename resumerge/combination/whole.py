@@ -56,8 +56,8 @@ class WholeTensors:
             for adapter in adapters
         ]
         self.copies: dict[str, list[Tensor]] = {}
-        for adapter, trained in zip(adapters, self._trained):
-            for name in adapter.whole.keys() - trained.keys():
+        for adapter, trained_tensors in zip(adapters, self._trained):
+            for name in adapter.whole.keys() - trained_tensors.keys():
                 self.copies.setdefault(name, []).append(adapter.whole[name])
 
     @property
@@ -69,8 +69,8 @@ class WholeTensors:
 
     def problems(self) -> Iterator[Problem]:
         """Yield the reasons why whole tensors cannot be combined, one for each adapter."""
-        for adapter, trained in zip(self._adapters, self._trained):
-            for name, tensor in trained.items():
+        for adapter, trained_tensors in zip(self._adapters, self._trained):
+            for name, tensor in trained_tensors.items():
                 if reason := self._why_not(name, tensor):
                     yield self._recipe.problem(
                         "What an adapter has whole cannot be combined without the base model",
@@ -92,10 +92,16 @@ class WholeTensors:
                 fix="merge each adapter with its model: write base+adapter for it",
             )
 
-        with open_tensors({a.source.ref: a.source for a in self._adapters}) as evaluation:
-            for name, (first, *other_copies) in self.copies.items():
-                alike = all(_same_type_and_shape(first, other) for other in other_copies)
-                if not alike or differ(evaluation, [(first, other) for other in other_copies]):
+        with open_tensors(
+            {adapter.source.ref: adapter.source for adapter in self._adapters}
+        ) as evaluation:
+            for name, (first_copy, *other_copies) in self.copies.items():
+                have_one_layout = all(
+                    _same_type_and_shape(first_copy, other_copy) for other_copy in other_copies
+                )
+                if not have_one_layout or differ(
+                    evaluation, [(first_copy, other_copy) for other_copy in other_copies]
+                ):
                     yield self._recipe.problem(
                         "The adapters have different copies of a tensor of their base model",
                         "models",
@@ -108,18 +114,18 @@ class WholeTensors:
     def targets(self) -> Iterator[Target]:
         """Yield the averages and the copies; `problems` must have yielded none."""
         for name, tensor in self._trained[0].items():
-            tensors = tuple(trained[name] for trained in self._trained)
-            dtype = self._dtype or dtype_of([each.dtype for each in tensors])
+            tensors = tuple(trained_tensors[name] for trained_tensors in self._trained)
+            dtype = self._dtype or dtype_of([whole_tensor.dtype for whole_tensor in tensors])
             is_copy = len(tensors) == 1 and dtype == tensor.dtype
             yield self._target(name, tensor if is_copy else self._average(name, tensors, dtype))
         for name, (tensor, *_) in self.copies.items():
             yield self._target(name, tensor)
 
     def _target(self, name: str, tensor: Tensor) -> Target:
-        module, _, last = name.rpartition(".")
-        inner = ".base_layer" if module in self._decomposed else ""
-        shapes = {f"{PREFIX}{module}{inner}.{last}": tensor.shape}
-        return Target(name, tensor.dtype, tensor.shape, block_elements(None), tensor, shapes)
+        module, _, parameter_name = name.rpartition(".")
+        wrapper = ".base_layer" if module in self._decomposed else ""
+        shape_by_name = {f"{PREFIX}{module}{wrapper}.{parameter_name}": tensor.shape}
+        return Target(name, tensor.dtype, tensor.shape, block_elements(None), tensor, shape_by_name)
 
     def _average(self, name: str, tensors: tuple[Tensor, ...], dtype: str) -> Tensor:
         factors = self._combining.factors(self._values(name))
@@ -144,11 +150,11 @@ class WholeTensors:
 
     def _why_not(self, name: str, tensor: Tensor) -> str:
         """Return why a tensor cannot be combined; empty if it can."""
-        for adapter, trained in zip(self._adapters, self._trained):
-            other = trained.get(name)
-            if other is None:
+        for adapter, trained_tensors in zip(self._adapters, self._trained):
+            other_tensor = trained_tensors.get(name)
+            if other_tensor is None:
                 return f"{adapter.source.ref} lacks it"
-            if other.shape != tensor.shape:
+            if other_tensor.shape != tensor.shape:
                 return f"it has another shape in {adapter.source.ref}"
         if len(self._adapters) > 1 and tensor.dtype not in FLOATS:
             return f"its elements are {tensor.dtype}, not floats"
