@@ -65,11 +65,11 @@ def adapter_files(
 def _card(
     plan: Plan, made: MadeAdapter, name: str, contents: Mapping[str, str], section: Sequence[str]
 ) -> str:
-    combined = plan.recipe.has_method
-    base = made.config["base_model_name_or_path"] if combined else _base_on_the_hub(plan)
-    hub = [base] if base and HUB_NAME.fullmatch(base) else []
+    is_combined = plan.recipe.has_method
+    base = made.config["base_model_name_or_path"] if is_combined else _base_on_the_hub(plan)
+    bases_on_hub = [base] if base and HUB_NAME.fullmatch(base) else []
     metadata = {
-        **({"base_model": hub, "base_model_relation": "adapter"} if hub else {}),
+        **({"base_model": bases_on_hub, "base_model_relation": "adapter"} if bases_on_hub else {}),
         "library_name": "peft",
         "tags": ["lora", "mergekit", "resumerge"],
         KEY: Provenance.of(plan, contents).as_metadata(),
@@ -80,7 +80,7 @@ def _card(
         "---",
         f"# {escaped(name)}",
         "",
-        *(_combined(plan, base, contents) if combined else _extracted(plan, contents)),
+        *(_combined(plan, base, contents) if is_combined else _extracted(plan, contents)),
         "",
         *section,
     ]

@@ -37,9 +37,9 @@ def model_card(
     method = METHODS[plan.recipe.merge_method] if plan.recipe.has_method else None
     parts = [part for source in plan.own_sources for part in source.parts.values()]
     models = counted(len(plan.own_sources), "model")
-    hub = list(dict.fromkeys(part.ref.name for part in parts if part.kind == "hub"))
+    names_on_hub = list(dict.fromkeys(part.ref.name for part in parts if part.kind == "hub"))
     metadata = {
-        **({"base_model": hub, "base_model_relation": "merge"} if hub else {}),
+        **({"base_model": names_on_hub, "base_model_relation": "merge"} if names_on_hub else {}),
         **({"library_name": library} if library else {}),
         "tags": ["mergekit", "merge", *(["moe"] if plan.mixture else []), "resumerge"],
         KEY: Provenance.of(plan, contents).as_metadata(),
@@ -62,10 +62,10 @@ def model_card(
         lines += [f"- [{paper.title}]({paper.url})" for paper in method.papers] + [""]
     lines += ["## Models", ""]
     for source in plan.own_sources:
-        role = ", base model" if source.ref == plan.recipe.base_model else ""
+        role_text = ", base model" if source.ref == plan.recipe.base_model else ""
         is_reference = source.number == _first_reference(plan)
-        role += ", config and tokenizer" if is_reference and source.config else ""
-        lines.append(f"- {link_and_revision(source, contents)}{role}")
+        role_text += ", config and tokenizer" if is_reference and source.config else ""
+        lines.append(f"- {link_and_revision(source, contents)}{role_text}")
     if plan.quantised:
         lines += ["", *_quantised(plan.quantised)]
     lines += ["", *section, "## Recipe", "", *in_fence(plan.recipe.text, "yaml"), ""]
@@ -74,12 +74,12 @@ def model_card(
 
 def _quantised(output: QuantisedOutput) -> list[str]:
     """Return a section about the scheme of quantised weights, and the programs that load them."""
-    loaders = f"{output.loaders[0].upper()}{output.loaders[1:]}."
+    loaders_sentence = f"{output.loaders[0].upper()}{output.loaders[1:]}."
     return [
         "## Quantisation",
         "",
         f"Weights of linear layers are written as `{output.name}`: {escaped(output.kind)}. "
-        f"{escaped(loaders)}",
+        f"{escaped(loaders_sentence)}",
     ]
 
 
@@ -87,27 +87,30 @@ def _gates(plan: Plan) -> str:
     """Return a sentence about the gates of a mixture and its experts per token."""
     mixture = plan.recipe.mixture
     assert mixture is not None
-    untrained = ": they must be trained" if mixture.gate_mode not in OF_PROMPTS else ""
+    training = ": they must be trained" if mixture.gate_mode not in OF_PROMPTS else ""
     return (
         f"Each token uses {mixture.experts_per_token} of {len(mixture.experts)} experts; its gates "
-        f"are {mixture.gate_mode}{untrained}."
+        f"are {mixture.gate_mode}{training}."
     )
 
 
 def _merged(plan: Plan) -> str:
     """Return a text with the number of merged models, and their base model or stages."""
     if plan.stages:
-        stages = 1 + len(plan.stages)
-        return f"{counted(len(plan.own_sources), 'model')} in {counted(stages, 'stage')}, the last"
-    base = [source for source in plan.own_sources if source.ref == plan.recipe.base_model]
-    count = len(plan.own_sources) - len(base)
-    return counted(count, "model") + "".join(f" onto {_link(source)}" for source in base)
+        stage_count = 1 + len(plan.stages)
+        return (
+            f"{counted(len(plan.own_sources), 'model')} in {counted(stage_count, 'stage')}, "
+            "the last"
+        )
+    base_sources = [source for source in plan.own_sources if source.ref == plan.recipe.base_model]
+    count = len(plan.own_sources) - len(base_sources)
+    return counted(count, "model") + "".join(f" onto {_link(source)}" for source in base_sources)
 
 
 def _first_reference(plan: Plan) -> int:
     """Return the number of the source whose config the output has, following stages to a source."""
-    stages = {stage.recipe.name: stage for stage in plan.stages}
-    while (stage := stages.get(plan.reference_model.ref.parts[0].text)) is not None:
+    stage_by_name = {stage.recipe.name: stage for stage in plan.stages}
+    while (stage := stage_by_name.get(plan.reference_model.ref.parts[0].text)) is not None:
         plan = stage
     return plan.reference
 
@@ -115,10 +118,10 @@ def _first_reference(plan: Plan) -> int:
 def link_and_revision(source: Source, contents: Mapping[str, str]) -> str:
     """Return the link and the revision of a source, including its adapter, in Markdown."""
     if source.base is None or source.adapter is None:
-        lost = "what that took from the weights was lost before the merge"
-        stored = source.stored.quantised if source.stored else ""
-        quantised = f", quantised: {stored} ({lost})" if stored else ""
-        return f"{_link(source)} ({_revision(source, contents)}){quantised}"
+        loss = "what that took from the weights was lost before the merge"
+        scheme_name = source.stored.quantised if source.stored else ""
+        scheme_text = f", quantised: {scheme_name} ({loss})" if scheme_name else ""
+        return f"{_link(source)} ({_revision(source, contents)}){scheme_text}"
     base, adapter = (link_and_revision(part, contents) for part in (source.base, source.adapter))
     return f"{base} with the LoRA adapter {adapter}"
 
@@ -136,7 +139,7 @@ def _revision(source: Source, contents: Mapping[str, str]) -> str:
     if source.revision:
         return f"commit `{source.revision}`"
     content = contents.get(source.ref.text)
-    place = "a local file" if source.single or source.led_to_by_file else "a local folder"
+    origin = "a local file" if source.single or source.led_to_by_file else "a local folder"
     if not content:
-        return place
-    return f"{place}, checksum of what this recipe reads of it: `{content}` (xxh3-128)"
+        return origin
+    return f"{origin}, checksum of what this recipe reads of it: `{content}` (xxh3-128)"

@@ -56,16 +56,16 @@ def _check(data: bytes, name: PurePosixPath) -> None:
         _check_json(data, is_object=_OBJECT.fullmatch(name.name) is not None)
     elif is_code or name.suffix in _TEXT:
         text = data.decode()
-        if name.suffix == ".jinja" and (wrong := syntax_error(text)):
-            raise ValueError(wrong)
+        if name.suffix == ".jinja" and (error_text := syntax_error(text)):
+            raise ValueError(error_text)
     elif data.startswith(b"\n"):
         _check_pieces(data)
 
 
 def _check_json(data: bytes, *, is_object: bool) -> None:
     if len(data) > PARSED:
-        ends = data[:100].lstrip()[:1] + data[-100:].rstrip()[-1:]
-        if ends not in (b"{}", b"[]") or b"\0" in data:
+        first_and_last_byte = data[:100].lstrip()[:1] + data[-100:].rstrip()[-1:]
+        if first_and_last_byte not in (b"{}", b"[]") or b"\0" in data:
             raise ValueError("incomplete JSON")
     elif is_object:
         json_object(data)
@@ -86,8 +86,8 @@ def _check_pieces(data: bytes) -> None:
     try:
         while offset < len(data):
             key, offset = _varint(data, offset)
-            length, following = _varint(data, offset) if key & 7 in (0, 2) else (0, offset)
-            offset = following + {1: 8, 2: length, 5: 4}.get(key & 7, 0)
+            length, value_offset = _varint(data, offset) if key & 7 in (0, 2) else (0, offset)
+            offset = value_offset + {1: 8, 2: length, 5: 4}.get(key & 7, 0)
     except IndexError:
         offset = len(data) + 1
     if offset > len(data):

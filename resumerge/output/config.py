@@ -31,14 +31,14 @@ def output_config(plan: Plan) -> dict[str, Any]:
     if dtype and config:
         config["dtype" if "dtype" in config else "torch_dtype"] = dtype
     for layers in plan.layer_maps:
-        origins = [
+        source_layers = [
             SourceLayer(model, plan.model(model).config, layer)
             for model, layer in (origin.inputs[0] for origin in layers.origins)
         ]
         count = plan.layers.counts[layers.stack]
-        for path, section in move_settings(config, layers.keys, count, origins)[0].items():
-            written: Any = section_at(config, path)
-            written.update(section)
+        for path, section in move_settings(config, layers.keys, count, source_layers)[0].items():
+            written_section: Any = section_at(config, path)
+            written_section.update(section)
     if config and _has_own_head(plan):
         config = untied_config(config)
     if plan.quantised is not None:
@@ -51,13 +51,13 @@ def output_config(plan: Plan) -> dict[str, Any]:
 def _has_own_head(plan: Plan) -> bool:
     """Return whether the output stores a tensor that the reference ties, or uses an untied head."""
     reference = plan.reference_model
-    absent = tied_names(reference.config, reference.tensors)
-    if absent and not absent.keys().isdisjoint(plan.tensors()):
+    tied = tied_names(reference.config, reference.tensors)
+    if tied and not tied.keys().isdisjoint(plan.tensors()):
         return True
     models = (*plan.sources, *plan.stage_models)
-    heads = {model.tensors[name] for model in models if (name := untied_head(model))}
-    names = {head.name for head in heads}
-    return any(node.name in names and node in heads for node in plan.nodes())
+    head_tensors = {model.tensors[name] for model in models if (name := untied_head(model))}
+    names_of_heads = {head.name for head in head_tensors}
+    return any(node.name in names_of_heads and node in head_tensors for node in plan.nodes())
 
 
 def main_dtype(plan: Plan, prefix: str = "") -> str | None:
@@ -69,12 +69,16 @@ def main_dtype(plan: Plan, prefix: str = "") -> str | None:
         plan: the plan of the merge.
         prefix: a text with which the names of the counted tensors begin; empty for all tensors.
     """
-    counts: Counter[str] = Counter()
-    quantised = plan.quantised.tensors if plan.quantised else frozenset()
+    bytes_by_dtype: Counter[str] = Counter()
+    quantised_names = plan.quantised.tensors if plan.quantised else frozenset()
     for unit in plan.units:
-        if unit.name not in quantised and unit.dtype in FLOATS and unit.name.startswith(prefix):
-            counts[FLOATS[unit.dtype]] += unit.nbytes
-    return counts.most_common(1)[0][0] if counts else None
+        if (
+            unit.name not in quantised_names
+            and unit.dtype in FLOATS
+            and unit.name.startswith(prefix)
+        ):
+            bytes_by_dtype[FLOATS[unit.dtype]] += unit.nbytes
+    return bytes_by_dtype.most_common(1)[0][0] if bytes_by_dtype else None
 
 
 def _copied(value: Any) -> Any:

@@ -13,8 +13,10 @@ from resumerge.sources.index import INDEX_SUFFIX
 
 def index_files(plan: Plan) -> Iterator[tuple[str, str]]:
     """Yield the name and JSON text of an index for each folder with more than one shard."""
-    for folder, group in groupby(plan.shards, lambda shard: PurePosixPath(shard.name).parent):
-        shards = list(group)
+    for folder, shards_of_folder in groupby(
+        plan.shards, lambda shard: PurePosixPath(shard.name).parent
+    ):
+        shards = list(shards_of_folder)
         if len(shards) > 1:
             stem = PurePosixPath(shards[0].name).name.partition("-")[0]
             yield str(folder / f"{stem}.safetensors{INDEX_SUFFIX}"), index_json(plan, shards)

@@ -69,17 +69,25 @@ def companions(
         return
     reference = plan.reference_model
     carrier = reference.carrier
-    names = [n for n in list_companions(carrier) if n != "config.json"]
+    names = [
+        name_of_companion
+        for name_of_companion in list_companions(carrier)
+        if name_of_companion != "config.json"
+    ]
     vocabulary, template = plan.vocabulary, plan.chat_template
     if vocabulary or template is not None or tokenizer_part(reference) is not carrier:
-        names = [n for n in names if not is_tokenizer_file(n)]
+        names = [
+            name_of_companion
+            for name_of_companion in names
+            if not is_tokenizer_file(name_of_companion)
+        ]
         yield from tokenizer_files(reference, vocabulary, template, metadata, offline=offline)
     fetch(carrier, names, metadata, offline=offline)
     for file in sorted(names, key=lambda file: file == PIPELINE):
         if file == GENERATION and plan.vocabulary is not None:
             host_config = _generation_config_of_host(plan, metadata, offline=offline)
-            generation = read_json(carrier, file)
-            yield file, _json(remap_token_ids(generation, plan.vocabulary, host_config))
+            generation_config = read_json(carrier, file)
+            yield file, _json(remap_token_ids(generation_config, plan.vocabulary, host_config))
             continue
         if file == PIPELINE:
             yield from ((index, text.encode()) for index, text in index_files(plan))
@@ -115,9 +123,9 @@ def _component_config(plan: Plan, carrier: Source, name: str) -> dict[str, Any] 
     if dtype is None:
         return None
     config = read_json(carrier, name)
-    stated = [key for key in ("dtype", "torch_dtype") if config.get(key) not in (None, dtype)]
-    updated = {**unquantised_config(config), **dict.fromkeys(stated, dtype)}
-    return updated if updated != config else None
+    dtype_keys = [key for key in ("dtype", "torch_dtype") if config.get(key) not in (None, dtype)]
+    updated_config = {**unquantised_config(config), **dict.fromkeys(dtype_keys, dtype)}
+    return updated_config if updated_config != config else None
 
 
 def _json(value: Mapping[str, Any]) -> bytes:

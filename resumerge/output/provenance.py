@@ -84,8 +84,10 @@ def read_provenance(card: str) -> Provenance | None:
     try:
         fields = {} if before_metadata.strip() else yaml.safe_load(metadata)[KEY]
         models = {
-            pin["model"]: {key: str(pin[key]) for key in ("revision", "content") if key in pin}
-            for pin in fields["models"]
+            model_pin["model"]: {
+                key: str(model_pin[key]) for key in ("revision", "content") if key in model_pin
+            }
+            for model_pin in fields["models"]
         }
         return Provenance(dict(fields["versions"]), dict(fields["options"]), models)
     except (yaml.YAMLError, KeyError, TypeError, ValueError, RecursionError):

@@ -33,8 +33,8 @@ def remap_token_ids(
             empty if the host has no such file.
     """
     tokens = {number: token for token, number in vocabulary.reference.ids.items()}
-    other = vocabulary.host is not vocabulary.reference
-    host_ids = {k: host[k] for k in _FROM_HOST if other and host.get(k) is not None}
+    is_other_host = vocabulary.host is not vocabulary.reference
+    host_ids = {key: host[key] for key in _FROM_HOST if is_other_host and host.get(key) is not None}
     result: dict[str, Any] = {}
     for key, value in config.items():
         host_value = host.get(key)
@@ -45,7 +45,7 @@ def remap_token_ids(
             result[key] = vocabulary.rows
         elif key in host_ids:
             result[key] = host_ids[key]
-        elif _TOKEN_IDS.fullmatch(key) and other:
+        elif _TOKEN_IDS.fullmatch(key) and is_other_host:
             result[key] = _token_id(value, tokens, vocabulary, host_value)
         else:
             result[key] = value
@@ -57,9 +57,9 @@ def _token_id(
     value: Any, tokens: Mapping[int, str], vocabulary: OutputVocabulary, host_value: Any
 ) -> Any:
     if isinstance(value, list):
-        mapped = [_token_id(item, tokens, vocabulary, None) for item in value]
-        kept = [number for number in mapped if number is not None]
-        return kept if kept or not isinstance(host_value, list) else host_value
+        ids_in_output = [_token_id(item, tokens, vocabulary, None) for item in value]
+        known_ids = [number for number in ids_in_output if number is not None]
+        return known_ids if known_ids or not isinstance(host_value, list) else host_value
     if type(value) is not int or value < 0:
         return value
     token = tokens.get(value)

@@ -110,7 +110,7 @@ class Hyperparameters:
         """
         config, family = self._config, self.family
         self._check()
-        rotated = self._rope_dimensions
+        rotated_dimensions = self._rope_dimensions
         metadata: dict[str, Value] = {
             "context_length": self._whole("max_position_embeddings"),
             "embedding_length": self._whole("hidden_size"),
@@ -121,7 +121,7 @@ class Hyperparameters:
             "attention.layer_norm_rms_epsilon": self._number("rms_norm_eps"),
             "attention.key_length": self.head,
             "attention.value_length": self.head,
-            "rope.dimension_count": rotated,
+            "rope.dimension_count": rotated_dimensions,
             "rope.freq_base": self._theta,
             "vocab_size": self._shapes[_EMBEDDING][0],
             **self._scaled_positions(),
@@ -153,7 +153,7 @@ class Hyperparameters:
             }
         if kind != "llama3":
             return {}
-        low, high, factor, original = (
+        low_factor, high_factor, factor, original_length = (
             self._of_rope(key, default)
             for key, default in (
                 ("low_freq_factor", 1.0),
@@ -164,17 +164,20 @@ class Hyperparameters:
         )
         divisors = []
         for number in range(0, self.head, 2):
-            wave = 2 * math.pi * self._theta ** (number / self.head)
-            part = min(1.0, max(0.0, (original / wave - low) / (high - low)))
-            divisors.append(1 / ((1 - part) / factor + part))
+            wavelength = 2 * math.pi * self._theta ** (number / self.head)
+            unscaled_share = min(
+                1.0,
+                max(0.0, (original_length / wavelength - low_factor) / (high_factor - low_factor)),
+            )
+            divisors.append(1 / ((1 - unscaled_share) / factor + unscaled_share))
         return {OF_LLAMA: tuple(divisors)}
 
     def notes(self) -> Iterator[str]:
         """Yield sentences about settings that llama.cpp handles differently from transformers."""
         config, kind = self._config, str(self._config.get("model_type"))
         window = config.get("sliding_window")
-        uses = config.get("use_sliding_window", kind in ("mistral", "mixtral", "phi3"))
-        if window and uses and not kind.startswith("gemma"):
+        uses_window = config.get("use_sliding_window", kind in ("mistral", "mixtral", "phi3"))
+        if window and uses_window and not kind.startswith("gemma"):
             yield (
                 f"{self.model}: attention has a window of {window} tokens, which llama.cpp leaves "
                 f"out for {self.architecture}: with longer texts its results differ"
@@ -183,20 +186,24 @@ class Hyperparameters:
     @property
     def _rope_dimensions(self) -> int:
         """The number of dimensions of a head that RoPE rotates."""
-        part = self._rope.get("partial_rotary_factor", self._config.get("partial_rotary_factor"))
-        if part in (None, 1, 1.0):
+        rotated_share = self._rope.get(
+            "partial_rotary_factor", self._config.get("partial_rotary_factor")
+        )
+        if rotated_share in (None, 1, 1.0):
             return self.head
-        if self.family.model_type != "phi3" or type(part) is not float:
-            raise self.unfit("partial_rotary_factor", "1, for this family", part)
-        return int(self.head * part)
+        if self.family.model_type != "phi3" or type(rotated_share) is not float:
+            raise self.unfit("partial_rotary_factor", "1, for this family", rotated_share)
+        return int(self.head * rotated_share)
 
     @property
     def _rope(self) -> Mapping[str, Any]:
         """The settings of RoPE in config.json, as written by any version of transformers."""
-        found = self._config.get("rope_parameters") or self._config.get("rope_scaling") or {}
-        if not isinstance(found, Mapping):
-            raise self.unfit("rope_scaling", "an object", found)
-        return _section(found, "full_attention") or found
+        rope_settings = (
+            self._config.get("rope_parameters") or self._config.get("rope_scaling") or {}
+        )
+        if not isinstance(rope_settings, Mapping):
+            raise self.unfit("rope_scaling", "an object", rope_settings)
+        return _section(rope_settings, "full_attention") or rope_settings
 
     @property
     def _rope_type(self) -> str:
@@ -205,10 +212,10 @@ class Hyperparameters:
 
     @property
     def _theta(self) -> float:
-        found = self._rope.get("rope_theta") or self._config.get("rope_theta") or self.family.theta
-        if type(found) not in (int, float) or not 0 < found < math.inf:
-            raise self.unfit("rope_theta", "a number above 0", found)
-        return float(found)
+        theta = self._rope.get("rope_theta") or self._config.get("rope_theta") or self.family.theta
+        if type(theta) not in (int, float) or not 0 < theta < math.inf:
+            raise self.unfit("rope_theta", "a number above 0", theta)
+        return float(theta)
 
     def _scaled_positions(self) -> dict[str, Value]:
         rope, kind = self._rope, self._rope_type
@@ -220,9 +227,9 @@ class Hyperparameters:
                 "rope.scaling.factor": self._of_rope("factor"),
             }
         if kind == "yarn":
-            for key, usual in _YARN.items():
-                if rope.get(key, usual) not in (usual, None):
-                    raise self.unfit(f"rope_scaling.{key}", repr(usual), rope[key])
+            for key, usual_value in _YARN.items():
+                if rope.get(key, usual_value) not in (usual_value, None):
+                    raise self.unfit(f"rope_scaling.{key}", repr(usual_value), rope[key])
             return {
                 "rope.scaling.type": "yarn",
                 "rope.scaling.factor": self._of_rope("factor"),
@@ -231,43 +238,48 @@ class Hyperparameters:
                 ),
             }
         if kind in ("longrope", "su") and self.family.model_type == "phi3":
-            most, original = self._whole("max_position_embeddings"), self._original()
-            scale = most / original
-            spread = math.sqrt(1 + math.log(scale) / math.log(original)) if scale > 1 else 1.0
+            longest_context, original_context = (
+                self._whole("max_position_embeddings"),
+                self._original(),
+            )
+            scale = longest_context / original_context
+            attention_factor = (
+                math.sqrt(1 + math.log(scale) / math.log(original_context)) if scale > 1 else 1.0
+            )
             return {
                 "rope.scaling.type": "longrope",
-                "rope.scaling.original_context_length": original,
-                "rope.scaling.attn_factor": spread,
+                "rope.scaling.original_context_length": original_context,
+                "rope.scaling.attn_factor": attention_factor,
             }
         raise self.unfit("rope_scaling", "linear, yarn, llama3, or longrope of Phi 3", kind)
 
     def _original(self) -> int:
         key = "original_max_position_embeddings"
-        found = self._rope.get(key) or self._config.get(key)
-        if type(found) is not int or found <= 1:
-            raise self.unfit(key, "a whole number", found)
-        return found
+        length = self._rope.get(key) or self._config.get(key)
+        if type(length) is not int or length <= 1:
+            raise self.unfit(key, "a whole number", length)
+        return length
 
     def _of_rope(self, key: str, default: float | None = None) -> float:
-        found: Any = self._rope.get(key, default)
-        if type(found) not in (int, float) or not 0 < found < math.inf:
-            raise self.unfit(f"rope_scaling.{key}", "a number above 0", found)
-        return float(found)
+        value: Any = self._rope.get(key, default)
+        if type(value) not in (int, float) or not 0 < value < math.inf:
+            raise self.unfit(f"rope_scaling.{key}", "a number above 0", value)
+        return float(value)
 
     def _list(self, rope: Mapping[str, Any], key: str) -> tuple[float, ...]:
-        found, expected = rope.get(key), self._rope_dimensions // 2
-        if not isinstance(found, list) or len(found) != expected:
-            raise self.unfit(f"rope_scaling.{key}", f"a list of {expected} numbers", found)
-        return tuple(map(float, found))
+        factors, expected_count = rope.get(key), self._rope_dimensions // 2
+        if not isinstance(factors, list) or len(factors) != expected_count:
+            raise self.unfit(f"rope_scaling.{key}", f"a list of {expected_count} numbers", factors)
+        return tuple(map(float, factors))
 
     def _head(self) -> int:
         """Return the number of dimensions of a head."""
         if self._config.get("head_dim") is not None:
             return self._whole("head_dim")
-        hidden, heads = self._whole("hidden_size"), self._whole("num_attention_heads")
-        if heads > hidden:
-            raise self.unfit("num_attention_heads", f"at most {hidden}", heads)
-        return hidden // heads
+        hidden_size, head_count = self._whole("hidden_size"), self._whole("num_attention_heads")
+        if head_count > hidden_size:
+            raise self.unfit("num_attention_heads", f"at most {hidden_size}", head_count)
+        return hidden_size // head_count
 
     def _keys(self) -> int:
         """Return the number of key heads, from the shapes of the tensors.
@@ -276,31 +288,31 @@ class Hyperparameters:
             InputError: the shapes do not fit the number of heads.
         """
         prefix = "model.layers.0.self_attn"
-        fused, queries = f"{prefix}.qkv_proj.weight", f"{prefix}.q_proj.weight"
+        fused_name, query_name = f"{prefix}.qkv_proj.weight", f"{prefix}.q_proj.weight"
         rows = {name: shape[0] for name, shape in self._shapes.items() if len(shape) == 2}
-        if fused in rows:
-            keys = (rows[fused] // self.head - self.heads) // 2
-            fits = (self.heads + 2 * keys) * self.head == rows[fused]
-        elif {queries, f"{prefix}.k_proj.weight"} <= rows.keys():
+        if fused_name in rows:
+            keys = (rows[fused_name] // self.head - self.heads) // 2
+            fits_heads = (self.heads + 2 * keys) * self.head == rows[fused_name]
+        elif {query_name, f"{prefix}.k_proj.weight"} <= rows.keys():
             keys = rows[f"{prefix}.k_proj.weight"] // self.head
-            fits = rows[queries] == self.heads * self.head
+            fits_heads = rows[query_name] == self.heads * self.head
         else:
-            raise self.unfit("model_type", f"a model with {queries}", self._config["model_type"])
-        if not fits or keys < 1:
+            raise self.unfit("model_type", f"a model with {query_name}", self._config["model_type"])
+        if not fits_heads or keys < 1:
             raise self.unfit("num_attention_heads", "a number that fits the weights", self.heads)
         return keys
 
     def _whole(self, key: str) -> int:
-        found = self._config.get(key)
-        if type(found) is not int or not 0 < found < 1 << 32:
-            raise self.unfit(key, _NO_DEFAULT if found is None else "a whole number", found)
-        return found
+        value = self._config.get(key)
+        if type(value) is not int or not 0 < value < 1 << 32:
+            raise self.unfit(key, _NO_DEFAULT if value is None else "a whole number", value)
+        return value
 
     def _number(self, key: str) -> float:
-        found: Any = self._config.get(key)
-        if type(found) not in (int, float) or not 0 < found < math.inf:
-            raise self.unfit(key, _NO_DEFAULT if found is None else "a number above 0", found)
-        return float(found)
+        value: Any = self._config.get(key)
+        if type(value) not in (int, float) or not 0 < value < math.inf:
+            raise self.unfit(key, _NO_DEFAULT if value is None else "a number above 0", value)
+        return float(value)
 
     def _check(self) -> None:
         """Verify that llama.cpp supports the settings of config.json.
@@ -310,9 +322,9 @@ class Hyperparameters:
         """
         config, kind = self._config, self.family.model_type
         activation = config.get("hidden_activation", config.get("hidden_act"))
-        supported = _ACTIVATIONS.get(kind, ("silu", "swish", None))
-        if activation not in supported:
-            raise self.unfit("hidden_act", str(supported[0]), activation)
+        supported_activations = _ACTIVATIONS.get(kind, ("silu", "swish", None))
+        if activation not in supported_activations:
+            raise self.unfit("hidden_act", str(supported_activations[0]), activation)
         for key, value in self.family.fixed.items():
             if config.get(key, value) != value:
                 raise self.unfit(key, repr(value), config[key])
@@ -324,24 +336,27 @@ class Hyperparameters:
     def _check_gemma(self) -> None:
         config, kind = self._config, self.family.model_type
         layers = self._whole("num_hidden_layers")
-        large = (kind, layers) in LARGE_GEMMAS
-        scale = self._whole("hidden_size") // self.heads if large else self.head
+        is_large = (kind, layers) in LARGE_GEMMAS
+        scale = self._whole("hidden_size") // self.heads if is_large else self.head
         if config.get("query_pre_attn_scalar", scale) != scale:
             value = config["query_pre_attn_scalar"]
             raise self.unfit("query_pre_attn_scalar", f"{scale}, as llama.cpp has it", value)
-        every = _FULL_ATTENTION[kind]
-        usual = [
-            "sliding_attention" if (n + 1) % every else "full_attention" for n in range(layers)
+        full_attention_period = _FULL_ATTENTION[kind]
+        expected_types = [
+            "sliding_attention" if (layer + 1) % full_attention_period else "full_attention"
+            for layer in range(layers)
         ]
-        if config.get("layer_types", usual) != usual:
+        if config.get("layer_types", expected_types) != expected_types:
             raise self.unfit(
                 "layer_types",
-                f"every {every}. layer with full attention, as llama.cpp has it",
+                f"every {full_attention_period}. layer with full attention, as llama.cpp has it",
                 "others",
             )
-        if config.get("sliding_window_pattern", every) != every:
+        if config.get("sliding_window_pattern", full_attention_period) != full_attention_period:
             value = config["sliding_window_pattern"]
-            raise self.unfit("sliding_window_pattern", f"{every}, as llama.cpp has it", value)
+            raise self.unfit(
+                "sliding_window_pattern", f"{full_attention_period}, as llama.cpp has it", value
+            )
         if kind == "gemma3_text" and config.get("attn_logit_softcapping") is not None:
             raise self.unfit("attn_logit_softcapping", "null", config["attn_logit_softcapping"])
 

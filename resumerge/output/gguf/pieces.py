@@ -31,17 +31,17 @@ def scores_of(
         rows: the number of scores to return, one for each token id.
     """
     scores = np.full(rows, LOWEST, np.float32)
-    ways: dict[str, set[int]] = {}
+    known_cuts: dict[str, set[int]] = {}
     last_piece = ""
     for left, right in merges:
         piece = left + right
         if piece != last_piece:
-            if piece in ways or piece not in ids:
+            if piece in known_cuts or piece not in ids:
                 return None
-            scores[ids[piece]] = -float(len(ways))
-            ways[piece], last_piece = set(), piece
-        ways[piece].add(len(left))
-    is_equivalent = all(ways.get(piece, set()) == _cuts(piece, ids) for piece in ids)
+            scores[ids[piece]] = -float(len(known_cuts))
+            known_cuts[piece], last_piece = set(), piece
+        known_cuts[piece].add(len(left))
+    is_equivalent = all(known_cuts.get(piece, set()) == _cuts(piece, ids) for piece in ids)
     return scores if is_equivalent else None
 
 

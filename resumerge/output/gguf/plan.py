@@ -103,52 +103,52 @@ def with_gguf(
             found="weights alone",
             fix="name a file that ends in .safetensors as output",
         )
-    shapes = {name: tensor.shape for name, tensor in tensors.items()}
-    facts = Hyperparameters(model, config, shapes)
-    converter = WrittenTensors(facts, requested_type)
-    written = tuple(converter.of(tensors))
-    tokenizer, digests = _tokenizer(plan, config, shapes, metadata, offline=offline)
+    shape_by_name = {name: tensor.shape for name, tensor in tensors.items()}
+    hyperparameters = Hyperparameters(model, config, shape_by_name)
+    converter = WrittenTensors(hyperparameters, requested_type)
+    written_tensors = tuple(converter.of(tensors))
+    tokenizer, digest_by_model = _tokenizer(plan, config, shape_by_name, metadata, offline=offline)
     values: dict[str, Value] = {
-        "general.architecture": facts.architecture,
+        "general.architecture": hyperparameters.architecture,
         "general.type": "model",
         "general.name": tokenizer.label(name.removesuffix(".gguf")),
-        "general.file_type": _FILE_TYPES[_main_type(written)],
+        "general.file_type": _FILE_TYPES[_main_type(written_tensors)],
         "general.quantization_version": _QUANTISATION_VERSION,
         "general.alignment": ALIGNMENT,
-        **facts.values(),
+        **hyperparameters.values(),
         **{f"tokenizer.{key}": value for key, value in tokenizer.values().items()},
     }
-    units, shard = _placed(written, values, name)
-    notes = [*plan.notes, *facts.notes(), *converter.notes, *tokenizer.notes]
+    units, shard = _placed(written_tensors, values, name)
+    notes = [*plan.notes, *hyperparameters.notes(), *converter.notes, *tokenizer.notes]
     return replace(
         plan,
         recipe=recipe,
         units=units,
         shards=(shard,),
         notes=tuple(dict.fromkeys(notes)),
-        tokenizers={**plan.tokenizers, **digests},
+        tokenizers={**plan.tokenizers, **digest_by_model},
     )
 
 
 def _requested_type(recipe: Recipe) -> str | None:
     """Return the GGUF type of the recipe's out_dtype or dtype; None if the recipe has neither."""
-    requested = recipe.out_dtype or recipe.dtype
-    if requested is None:
+    requested_dtype = recipe.out_dtype or recipe.dtype
+    if requested_dtype is None:
         return None
-    file_type = BY_TORCH_NAME.get(requested, requested.upper())
+    file_type = BY_TORCH_NAME.get(requested_dtype, requested_dtype.upper())
     if file_type in TYPES:
         return file_type
     raise InputError(
-        [_not_written(recipe, "out_dtype" if recipe.out_dtype else "dtype", requested)]
+        [_not_written(recipe, "out_dtype" if recipe.out_dtype else "dtype", requested_dtype)]
     )
 
 
 def _main_type(written: Sequence[Written]) -> str:
     """Return the GGUF type that most elements of the file have."""
-    counts = dict.fromkeys(TYPES, 0)
+    elements_by_type = dict.fromkeys(TYPES, 0)
     for tensor in written:
-        counts[tensor.type] += math.prod(tensor.shape)
-    return max(counts, key=counts.__getitem__)
+        elements_by_type[tensor.type] += math.prod(tensor.shape)
+    return max(elements_by_type, key=elements_by_type.__getitem__)
 
 
 def _no_tokenizer(model: str) -> InputError:
@@ -166,16 +166,22 @@ def _tokenizer(
     plan: Plan, config: dict[str, Any], shapes: Any, metadata: MetadataCache, *, offline: bool
 ) -> tuple[WrittenTokenizer, dict[str, str]]:
     """Return the output's tokenizer, and the digest of its source's tokenizer files, by model."""
-    vocab = plan.vocabulary
-    if vocab is None and not has_tokenizer(plan.reference_model):
+    vocabulary = plan.vocabulary
+    if vocabulary is None and not has_tokenizer(plan.reference_model):
         raise _no_tokenizer(plan.reference_model.ref.text)
-    host = vocab.host if vocab else read_vocabulary(plan.reference_model, metadata, offline=offline)
-    definitions = {token.content: token.definition for token in vocab.new} if vocab else {}
+    host = (
+        vocabulary.host
+        if vocabulary
+        else read_vocabulary(plan.reference_model, metadata, offline=offline)
+    )
+    definitions = (
+        {token.content: token.definition for token in vocabulary.new} if vocabulary else {}
+    )
     tokenizer = WrittenTokenizer(
         model=host.ref.text,
-        facts=extended_tokenizer(vocab) if vocab and vocab.new else host.facts(),
+        facts=extended_tokenizer(vocabulary) if vocabulary and vocabulary.new else host.facts(),
         settings=read_json(host.source, CONFIG) if CONFIG in host.files else {},
-        ids=vocab.ids if vocab else host.ids,
+        ids=vocabulary.ids if vocabulary else host.ids,
         added={
             **host.added,
             **{token: facts for token, facts in definitions.items() if facts is not None},
@@ -200,12 +206,12 @@ def _placed(
     Raises:
         InputError: a value cannot be written as GGUF.
     """
-    places, end = [], 0
+    placed_tensors, end = [], 0
     for tensor in written:
-        places.append(Placed(tensor.name, tensor.shape, tensor.type, end))
+        placed_tensors.append(Placed(tensor.name, tensor.shape, tensor.type, end))
         end = aligned_end(end + sum(part.nbytes for part in tensor.parts))
     try:
-        first = header(values, places)
+        header_bytes = header(values, placed_tensors)
     except (UnicodeEncodeError, struct.error, OverflowError) as error:
         raise refuse(
             "The metadata of the model cannot be written to a GGUF file",
@@ -217,11 +223,16 @@ def _placed(
     units: list[Unit] = []
     for tensor in written:
         for part in _parts(tensor):
-            offset = units[-1].offset + units[-1].nbytes if units else len(first)
+            offset = units[-1].offset + units[-1].nbytes if units else len(header_bytes)
             units.append(replace(part, number=len(units), offset=offset))
-    assert units[-1].offset + units[-1].nbytes == len(first) + end
+    assert units[-1].offset + units[-1].nbytes == len(header_bytes) + end
     return tuple(units), Shard(
-        number=0, name=name, header=first, nbytes=len(first) + end, first=0, last=len(units)
+        number=0,
+        name=name,
+        header=header_bytes,
+        nbytes=len(header_bytes) + end,
+        first=0,
+        last=len(units),
     )
 
 
@@ -230,7 +241,7 @@ def _parts(tensor: Written) -> Iterator[Unit]:
 
     Their numbers and offsets are 0.
     """
-    template = Unit(
+    unit_template = Unit(
         number=0,
         name=tensor.name,
         dtype="",
@@ -242,20 +253,25 @@ def _parts(tensor: Written) -> Iterator[Unit]:
         expression=tensor.parts[0],
     )
     rows = tensor.shape[:-1] if len(tensor.parts) > 1 else ()
-    for place, part in enumerate(tensor.parts):
+    for part_number, part in enumerate(tensor.parts):
         shape = (*rows, part.shape[-1]) if rows else part.shape
         yield replace(
-            template,
+            unit_template,
             dtype=part.dtype,
             shape=part.shape,
             nbytes=part.nbytes,
             block_elements=tensor.block_elements,
             expression=part,
-            tensors={} if place else {tensor.name: shape},
+            tensors={} if part_number else {tensor.name: shape},
         )
     size = sum(part.nbytes for part in tensor.parts)
-    if gap := aligned_end(size) - size:
-        filling = Literal.of(f"after {tensor.name}", "U8", (0,) * gap)
+    if padding_bytes := aligned_end(size) - size:
+        padding = Literal.of(f"after {tensor.name}", "U8", (0,) * padding_bytes)
         yield replace(
-            template, name=filling.name, dtype="U8", shape=(gap,), nbytes=gap, expression=filling
+            unit_template,
+            name=padding.name,
+            dtype="U8",
+            shape=(padding_bytes,),
+            nbytes=padding_bytes,
+            expression=padding,
         )

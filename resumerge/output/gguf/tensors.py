@@ -69,16 +69,16 @@ class WrittenTensors:
     def __init__(self, facts: Hyperparameters, type: str | None) -> None:
         self._facts, self._type = facts, type
         family = facts.family
-        self._top = {known: name for name, known in family.top.items()}
-        self._layer = {known: name for name, known in family.layer.items()}
+        self._top = {transformers_name: name for name, transformers_name in family.top.items()}
+        self._layer = {transformers_name: name for name, transformers_name in family.layer.items()}
         self._cut: dict[str, list[str]] = defaultdict(list)
 
     @property
     def notes(self) -> list[str]:
         return [
-            f"{counted(len(names), 'tensor')} in {_FALLBACK}, not {asked}: rows that are no "
+            f"{counted(len(names), 'tensor')} in {_FALLBACK}, not {type_name}: rows that are no "
             f"whole blocks of 32 elements ({some(names)})"
-            for asked, names in self._cut.items()
+            for type_name, names in self._cut.items()
         ]
 
     def of(self, tensors: Mapping[str, Tensor]) -> Iterator[Written]:
@@ -144,13 +144,13 @@ class WrittenTensors:
         self, name: str, tensor: Tensor, layer: str, module: str, matrix: str
     ) -> Iterator[tuple[str, int, Tensor]]:
         """Yield the parts (see `_places`) of a tensor in which transformers 5 packs all experts."""
-        mixtral = module == "block_sparse_moe" or self._facts.family.model_type == "mixtral"
-        names = {"down_proj": ["w2" if mixtral else "down_proj"]}.get(
-            matrix, ["w1", "w3"] if mixtral else ["gate_proj", "up_proj"]
+        is_mixtral = module == "block_sparse_moe" or self._facts.family.model_type == "mixtral"
+        names = {"down_proj": ["w2" if is_mixtral else "down_proj"]}.get(
+            matrix, ["w1", "w3"] if is_mixtral else ["gate_proj", "up_proj"]
         )
         gguf_modules = [
             self._layer.get(
-                f"{'block_sparse_moe' if mixtral else 'mlp'}.experts.{{}}.{matrix_name}"
+                f"{'block_sparse_moe' if is_mixtral else 'mlp'}.experts.{{}}.{matrix_name}"
             )
             for matrix_name in names
         ]
@@ -158,11 +158,11 @@ class WrittenTensors:
             raise self._unknown(name, f"a tensor of {self._facts.family.model_type}", tensor.shape)
         experts, rows, columns = tensor.shape
         shape = (rows // len(names), columns)
-        for place in range(experts * len(names)):
-            part = part_of(tensor, f"{name} {place}", shape, place)
+        for matrix_number in range(experts * len(names)):
+            part = part_of(tensor, f"{name} {matrix_number}", shape, matrix_number)
             yield (
-                f"blk.{layer}.{gguf_modules[place % len(names)]}.weight",
-                place // len(names),
+                f"blk.{layer}.{gguf_modules[matrix_number % len(names)]}.weight",
+                matrix_number // len(names),
                 part,
             )
 
@@ -179,36 +179,54 @@ class WrittenTensors:
             if name.startswith("blk."):
                 _, layer, module = name.split(".", 2)
                 layers[int(layer)].add(module)
-        needed = {"token_embd.weight", "output_norm.weight"} - parts_by_name.keys()
+        missing_outside_layers = {"token_embd.weight", "output_norm.weight"} - parts_by_name.keys()
         if not self._facts.is_tied:
-            needed |= {"output.weight"} - parts_by_name.keys()
-        absent = [f"blk.{n}.{module}" for n in range(count) for module in layers[0] - layers[n]]
-        surplus = [f"blk.{n}.{module}" for n in layers for module in layers[n] - layers[0]]
-        surplus += [f"blk.{n}" for n in layers if n >= count]
+            missing_outside_layers |= {"output.weight"} - parts_by_name.keys()
+        missing_names = [
+            f"blk.{number}.{module}"
+            for number in range(count)
+            for module in layers[0] - layers[number]
+        ]
+        surplus_names = [
+            f"blk.{number}.{module}" for number in layers for module in layers[number] - layers[0]
+        ]
+        surplus_names += [f"blk.{number}" for number in layers if number >= count]
         for name, numbered_parts in parts_by_name.items():
             expected_parts = self._facts.experts if "_exps." in name else 1
-            absent += [
-                f"{name} of expert {n}" for n in range(expected_parts) if n not in numbered_parts
+            missing_names += [
+                f"{name} of expert {number}"
+                for number in range(expected_parts)
+                if number not in numbered_parts
             ]
-            surplus += [f"{name} of expert {n}" for n in numbered_parts if n >= expected_parts]
-        if absent := sorted([*needed, *absent]):
-            raise self._unknown(absent[0], f"{count} layers with the same tensors", some(absent))
-        if surplus:
-            raise self._unknown(surplus[0], f"{count} layers with the same tensors", some(surplus))
+            surplus_names += [
+                f"{name} of expert {number}"
+                for number in numbered_parts
+                if number >= expected_parts
+            ]
+        if missing_names := sorted([*missing_outside_layers, *missing_names]):
+            raise self._unknown(
+                missing_names[0], f"{count} layers with the same tensors", some(missing_names)
+            )
+        if surplus_names:
+            raise self._unknown(
+                surplus_names[0], f"{count} layers with the same tensors", some(surplus_names)
+            )
 
     def _written(self, name: str, parts: tuple[Tensor, ...]) -> Written:
         module = name.split(".")[-2]
-        sample = parts[0]
+        first_part = parts[0]
         if len({part.shape for part in parts}) > 1:
-            raise self._unknown(name, "experts of one shape", sample.shape)
+            raise self._unknown(name, "experts of one shape", first_part.shape)
         is_packed = "_exps." in name
-        shape = (len(parts), *sample.shape) if is_packed else sample.shape
+        shape = (len(parts), *first_part.shape) if is_packed else first_part.shape
         if module == SHARED_GATE and len(shape) == 2 and shape[0] == 1:
-            shape, parts = shape[1:], (sample,)
-        type = self._type_of(name, module, shape, sample)
-        expressions = tuple(self._in_gguf_form(name, module, part, type) for part in parts)
-        block_sizes = {_block_elements(part) for part in expressions}
-        return Written(name, shape, type, expressions, max(block_sizes))
+            shape, parts = shape[1:], (first_part,)
+        type_in_file = self._type_of(name, module, shape, first_part)
+        encoded_parts = tuple(
+            self._in_gguf_form(name, module, part, type_in_file) for part in parts
+        )
+        block_sizes = {_block_elements(part) for part in encoded_parts}
+        return Written(name, shape, type_in_file, encoded_parts, max(block_sizes))
 
     def _type_of(self, name: str, module: str, shape: tuple[int, ...], tensor: Tensor) -> str:
         """Return the GGUF type of a tensor: F32 for vectors, norms and routers.
@@ -233,16 +251,16 @@ class WrittenTensors:
     def _in_gguf_form(self, name: str, module: str, tensor: Tensor, type: str) -> Tensor:
         """Return the expression of a part in its GGUF type, with its rows in llama.cpp's order."""
         family, dtype = self._facts.family, type if type in PLAIN else "F32"
-        added = family.added if module.endswith("norm") else 0.0
-        tensor = _rounded(tensor, "F32" if added else dtype)
-        if added:
-            tensor = Dequantised.shifted(tensor, added)
+        added_to_norm = family.added if module.endswith("norm") else 0.0
+        tensor = _rounded(tensor, "F32" if added_to_norm else dtype)
+        if added_to_norm:
+            tensor = Dequantised.shifted(tensor, added_to_norm)
         if family.pairs and module in ("attn_q", "attn_k"):
-            heads = self._facts.heads if module == "attn_q" else self._facts.keys
+            head_count = self._facts.heads if module == "attn_q" else self._facts.keys
             rows = tensor.shape[0]
-            if rows % (2 * heads):
-                raise self._unknown(name, f"rows for {heads} heads, an even number each", rows)
-            tensor = Interleaved.of(tensor, rows // heads)
+            if rows % (2 * head_count):
+                raise self._unknown(name, f"rows for {head_count} heads, an even number each", rows)
+            tensor = Interleaved.of(tensor, rows // head_count)
         return encoded(tensor, type) if type in ENCODED else tensor
 
 

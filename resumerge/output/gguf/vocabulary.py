@@ -68,12 +68,12 @@ class WrittenTokenizer:
         Raises:
             InputError: llama.cpp does not support the tokenizer.
         """
-        largest = max(self.ids.values(), default=0)
-        if largest >= self.rows:
+        largest_id = max(self.ids.values(), default=0)
+        if largest_id >= self.rows:
             raise self._unfit(
                 "tokens with numbers",
                 f"numbers below {self.rows}, the rows of the embedding",
-                largest,
+                largest_id,
             )
         model = self.facts["model"]
         if model.get("type") != "BPE" or not isinstance(model.get("vocab"), Mapping):
@@ -139,12 +139,12 @@ class WrittenTokenizer:
                 f"{self.model}: text is normalised (NFC) before it is split, which llama.cpp "
                 "leaves out"
             )
-        texts, types = self._tokens()
+        texts, token_types = self._tokens()
         return {
             "model": "gpt2",
             "pre": name,
             "tokens": texts,
-            "token_type": types,
+            "token_type": token_types,
             "merges": [" ".join(merge) for merge in self._merges()],
         }
 
@@ -154,33 +154,33 @@ class WrittenTokenizer:
         Raises:
             InputError: llama.cpp does not support the tokenizer.
         """
-        plain = self.facts["model"]["vocab"]
-        prefix = self._space_is_added()
-        texts, types = self._tokens()
-        scores = scores_of(plain, self._merges(), self.rows)
+        id_by_piece = self.facts["model"]["vocab"]
+        adds_space = self._space_is_added()
+        texts, token_types = self._tokens()
+        scores = scores_of(id_by_piece, self._merges(), self.rows)
         if scores is None:
             raise self._unfit(
                 "model.merges",
                 "those of SentencePiece: every way to make a piece",
                 "others: no scores of pieces do the same",
             )
-        for token, number in plain.items():
+        for token, number in id_by_piece.items():
             if is_byte(token):
-                types[number], scores[number] = TokenType.BYTE, 0.0
-        unknown = self.facts["model"].get("unk_token")
-        if isinstance(unknown, str) and unknown in self.ids:
-            types[self.ids[unknown]] = TokenType.UNKNOWN
-        if (types == TokenType.BYTE).sum() != 256:
+                token_types[number], scores[number] = TokenType.BYTE, 0.0
+        unknown_token = self.facts["model"].get("unk_token")
+        if isinstance(unknown_token, str) and unknown_token in self.ids:
+            token_types[self.ids[unknown_token]] = TokenType.UNKNOWN
+        if (token_types == TokenType.BYTE).sum() != 256:
             raise self._unfit(
-                "model.vocab", "a token for each byte", f"{(types == TokenType.BYTE).sum()}"
+                "model.vocab", "a token for each byte", f"{(token_types == TokenType.BYTE).sum()}"
             )
         return {
             "model": "llama",
             "pre": "default",
             "tokens": texts,
             "scores": scores,
-            "token_type": types,
-            "add_space_prefix": prefix,
+            "token_type": token_types,
+            "add_space_prefix": adds_space,
         }
 
     def _space_is_added(self) -> bool:
@@ -191,26 +191,28 @@ class WrittenTokenizer:
         """
         normalizer = self.facts.get("normalizer")
         steps = _steps(normalizer, "normalizers")
-        added = SPACE_FIRST in steps
+        is_normalizer_step = SPACE_FIRST in steps
         other_steps = [step for step in steps if step != SPACE_FIRST]
-        before = _object(self.facts.get("pre_tokenizer"))
-        if before.get("type") == "Metaspace" and not other_steps and not added:
-            scheme = before.get("prepend_scheme", "always")
-            if before.get("replacement", SPACE) == SPACE and scheme in [*_PREFIX]:
-                if scheme == "first":
+        pre_tokenizer = _object(self.facts.get("pre_tokenizer"))
+        if pre_tokenizer.get("type") == "Metaspace" and not other_steps and not is_normalizer_step:
+            prepend_scheme = pre_tokenizer.get("prepend_scheme", "always")
+            if pre_tokenizer.get("replacement", SPACE) == SPACE and prepend_scheme in [*_PREFIX]:
+                if prepend_scheme == "first":
                     self.notes.append(
                         f"{self.model}: a space is put before the first word alone; llama.cpp puts "
                         "one after every special token, too"
                     )
-                return _PREFIX[scheme]
-        is_split = before.get("type") == "Split" and before.get("pattern") == {"String": " "}
-        if other_steps != [TO_SPACE_SIGN] or (before and not is_split):
+                return _PREFIX[prepend_scheme]
+        is_split = pre_tokenizer.get("type") == "Split" and pre_tokenizer.get("pattern") == {
+            "String": " "
+        }
+        if other_steps != [TO_SPACE_SIGN] or (pre_tokenizer and not is_split):
             raise self._unfit(
                 "normalizer and pre_tokenizer",
                 "those of SentencePiece: spaces become \u2581",
-                _shown([normalizer, before]),
+                _shown([normalizer, pre_tokenizer]),
             )
-        return added
+        return is_normalizer_step
 
     def _merges(self) -> Iterator[tuple[str, str]]:
         merges = self.facts["model"].get("merges") or []
@@ -227,20 +229,20 @@ class WrittenTokenizer:
     def _tokens(self) -> tuple[list[str], np.ndarray]:
         """Return the texts of all tokens, and their types as int32, both by id."""
         texts = [f"[PAD{number}]" for number in range(self.rows)]
-        types = np.full(self.rows, TokenType.UNUSED, np.int32)
+        token_types = np.full(self.rows, TokenType.UNUSED, np.int32)
         for token, number in self.ids.items():
             definition = self.added.get(token)
-            texts[number], types[number] = token, TokenType.NORMAL
+            texts[number], token_types[number] = token, TokenType.NORMAL
             if definition is not None:
-                control = bool(definition.get("special")) or _looks_like_control(token)
-                types[number] = TokenType.CONTROL if control else TokenType.USER_DEFINED
-                texts[number] = token if control else token.replace(SPACE, " ")
+                is_control = bool(definition.get("special")) or _looks_like_control(token)
+                token_types[number] = TokenType.CONTROL if is_control else TokenType.USER_DEFINED
+                texts[number] = token if is_control else token.replace(SPACE, " ")
         try:
             for text in texts:
                 text.encode()
         except UnicodeEncodeError:
             raise self._unfit("tokens", "text", repr(text)) from None
-        return texts, types
+        return texts, token_types
 
     def _special(self) -> dict[str, Value]:
         """Return the ids of special tokens, and whether bos and eos are added to a text."""
@@ -249,8 +251,8 @@ class WrittenTokenizer:
             number = self._number_of(kind)
             if number is not None:
                 metadata[f"{name}_token_id"] = number
-        begin, end = self._around_text()
-        for kind, token in (("bos", begin), ("eos", end)):
+        begin_id, end_id = self._around_text()
+        for kind, token in (("bos", begin_id), ("eos", end_id)):
             if token is not None:
                 metadata[f"{kind}_token_id"] = token
             metadata[f"add_{kind}_token"] = token is not None
@@ -267,21 +269,23 @@ class WrittenTokenizer:
 
     def _around_text(self) -> tuple[int | None, int | None]:
         """Return the ids of the tokens to add before and after a text; None for no token."""
-        around: tuple[int | None, int | None] = (None, None)
+        ids_around: tuple[int | None, int | None] = (None, None)
         for step in _steps(self.facts.get("post_processor"), "processors"):
             kind = step.get("type")
             if kind == "TemplateProcessing":
-                single = step.get("single")
-                around = self._around_template(single if isinstance(single, list) else [])
+                template_parts = step.get("single")
+                ids_around = self._around_template(
+                    template_parts if isinstance(template_parts, list) else []
+                )
             elif kind != "ByteLevel":
                 raise self._unfit(
                     "post_processor", "a template with one token before and after the text", kind
                 )
-        return around
+        return ids_around
 
     def _around_template(self, single: list[Any]) -> tuple[int | None, int | None]:
         names = [next(iter(_object(part)), "") for part in single]
-        tokens = [
+        token_ids = [
             self.ids.get(str(_object(part["SpecialToken"]).get("id")))
             if name == "SpecialToken"
             else None
@@ -289,22 +293,22 @@ class WrittenTokenizer:
         ]
         if "Sequence" not in names:
             raise self._unfit("post_processor", "a template with the text", names)
-        text = names.index("Sequence")
-        before, after = tokens[:text], tokens[text + 1 :]
-        if len(before) > 1 or len(after) > 1 or None in (*before, *after):
+        text_position = names.index("Sequence")
+        ids_before, ids_after = token_ids[:text_position], token_ids[text_position + 1 :]
+        if len(ids_before) > 1 or len(ids_after) > 1 or None in (*ids_before, *ids_after):
             raise self._unfit("post_processor", "at most one token before and after", names)
-        return next(iter(before), None), next(iter(after), None)
+        return next(iter(ids_before), None), next(iter(ids_after), None)
 
     def _note_on_matching(self) -> None:
         """Append notes about added tokens with settings that a GGUF file cannot express."""
-        normalised = self.facts.get("normalizer") and [
+        tokens = self.facts.get("normalizer") and [
             token
             for token, definition in self.added.items()
             if definition.get("normalized") and not definition.get("special")
         ]
-        if normalised:
+        if tokens:
             self.notes.append(
-                f"{self.model}: {some(normalised)} are looked for in normalised text; llama.cpp "
+                f"{self.model}: {some(tokens)} are looked for in normalised text; llama.cpp "
                 "looks in the text as it is"
             )
         names = [
@@ -336,9 +340,9 @@ def _steps(found: Any, several: str) -> list[Mapping[str, Any]]:
 
 
 def _looks_like_control(token: str) -> bool:
-    ends = (("<|", "|>"), ("<\uff5c", "\uff5c>"), ("<unused", ">"))
+    delimiters = (("<|", "|>"), ("<\uff5c", "\uff5c>"), ("<unused", ">"))
     return token in _LIKE_CONTROL or any(
-        token.startswith(first) and token.endswith(last) for first, last in ends
+        token.startswith(opening) and token.endswith(closing) for opening, closing in delimiters
     )
 
 
