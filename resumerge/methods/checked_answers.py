@@ -46,14 +46,18 @@ def ask(method: MergeMethod, tensor: TensorContext) -> Answers:
     """
     if tensor.numel == 0:
         return Answers()
-    inputs = len(tensor.per_model)
-    expected_copy = "True or False" if inputs == 1 else f"False, since {inputs} models are merged"
+    input_count = len(tensor.per_model)
+    expected_copy = (
+        "True or False" if input_count == 1 else f"False, since {input_count} models are merged"
+    )
     _answer(method, method.passes, tensor, _is_count, "a whole number above 0")
     _answer(method, method.statistics_bytes, tensor, _is_size, "a whole number, 0 or more")
     return Answers(
         _answer(method, method.validate, tensor, _is_text_or_none, "text, or None"),
         _answer(method, method.row_elements, tensor, _is_row, "a whole number above 0, or None"),
-        _answer(method, method.is_copy, tensor, lambda f: f in (False, inputs == 1), expected_copy),
+        _answer(
+            method, method.is_copy, tensor, lambda f: f in (False, input_count == 1), expected_copy
+        ),
     )
 
 
@@ -82,7 +86,7 @@ def _answer(
     is_valid: Callable[[Any], bool],
     expected: str,
 ) -> Any:
-    where = f"{question.__name__}() of tensor {tensor.name}"
+    question_text = f"{question.__name__}() of tensor {tensor.name}"
     try:
         answer = question(tensor)
     except ResumergeError:
@@ -90,12 +94,12 @@ def _answer(
     except BaseException as error:
         if not is_users(method.name):
             raise
-        what = f"An error in your method {method.name!r}"
-        place = raised(error, file_of(method.name))
-        raise refuse(what, where=where, found=place, fix=MEND) from error
+        message = f"An error in your method {method.name!r}"
+        raised_at = raised(error, file_of(method.name))
+        raise refuse(message, where=question_text, found=raised_at, fix=MEND) from error
     if not is_valid(answer):
-        what = f"The merge method {method.name!r} returned an invalid value"
-        raise refuse(what, where=where, expected=expected, found=repr(answer), fix=MEND)
+        message = f"The merge method {method.name!r} returned an invalid value"
+        raise refuse(message, where=question_text, expected=expected, found=repr(answer), fix=MEND)
     return answer
 
 

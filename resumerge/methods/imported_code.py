@@ -72,11 +72,11 @@ def _marked(part: str) -> str:
 
 def _is_installed(path: Path) -> bool:
     """Return whether a file belongs to an installed package, to Python, or to this package."""
-    places = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib")]
+    library_folders = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib")]
     return (
         not _INSTALLED.isdisjoint(path.parts)
         or path.is_relative_to(PACKAGE)
-        or any(path.is_relative_to(place) for place in places)
+        or any(path.is_relative_to(library_folder) for library_folder in library_folders)
     )
 
 
@@ -120,23 +120,27 @@ class _Code:
 
     def add_module(self, name: str) -> None:
         """Add a module and the packages that contain it; installed packages are left out."""
-        parts = name.split(".")
-        places: list[str] | None = None
-        if not all(parts):
+        name_parts = name.split(".")
+        search_paths: list[str] | None = None
+        if not all(name_parts):
             return  # a relative import beyond the outermost package fails when it runs
-        for count in range(1, len(parts) + 1):
-            inner = ".".join(parts[:count])
-            spec = self._spec(inner, places)
+        for count in range(1, len(name_parts) + 1):
+            module_name = ".".join(name_parts[:count])
+            spec = self._spec(module_name, search_paths)
             if spec is None or spec.origin in ("built-in", "frozen"):
                 return
             locations = spec.submodule_search_locations
-            places = None if locations is None else [*locations]
+            search_paths = None if locations is None else [*locations]
             if spec.has_location and spec.origin:
                 path = Path(spec.origin).resolve()
                 if _is_installed(path):
                     return
-                self.add(inner, path, inner if places is not None else inner.rpartition(".")[0])
-            if places is None:
+                self.add(
+                    module_name,
+                    path,
+                    module_name if search_paths is not None else module_name.rpartition(".")[0],
+                )
+            if search_paths is None:
                 return
 
     def _spec(self, name: str, places: list[str] | None) -> ModuleSpec | None:
@@ -158,8 +162,8 @@ def _imports(tree: ast.AST, package: str) -> Iterator[tuple[str, int]]:
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            parents = package.split(".")[: len(package.split(".")) - node.level + 1]
-            base = ".".join([*(parents if node.level else ()), *filter(None, [node.module])])
+            parent_names = package.split(".")[: len(package.split(".")) - node.level + 1]
+            base = ".".join([*(parent_names if node.level else ()), *filter(None, [node.module])])
             for alias in node.names:
                 yield (f"{base}.{alias.name}" if alias.name != "*" else base), node.lineno
                 if alias.asname and alias.name in _BY_NAME | _LOADS_CODE:
@@ -173,8 +177,8 @@ def _called(node: ast.Call) -> Iterator[tuple[str, int]]:
     of_module = isinstance(node.func, ast.Attribute)
     name = getattr(node.func, "attr" if of_module else "id", "")
     module = node.args[0] if node.args else None
-    literal = isinstance(module, ast.Constant) and isinstance(module.value, str)
-    if name in _BY_NAME and literal and len(node.args) == 1:
+    is_literal = isinstance(module, ast.Constant) and isinstance(module.value, str)
+    if name in _BY_NAME and is_literal and len(node.args) == 1:
         yield str(module.value), node.lineno  # type: ignore[union-attr]
     elif name in _BY_NAME | _LOADS_CODE or (name in _RUNS_CODE and not of_module):
         yield "", node.lineno

@@ -31,10 +31,10 @@ def built_in_methods() -> Iterator[MergeMethod]:
 
     The methods are ordered by folder, then by module.
     """
-    here = Path(__file__).parent
-    for folder in pkgutil.iter_modules([str(here)]):
+    methods_folder = Path(__file__).parent
+    for folder in pkgutil.iter_modules([str(methods_folder)]):
         if folder.ispkg:
-            for module in pkgutil.iter_modules([str(here / folder.name)]):
+            for module in pkgutil.iter_modules([str(methods_folder / folder.name)]):
                 name = f"{__package__}.{folder.name}.{module.name}"
                 yield from methods_of(import_module(name))
 
@@ -48,10 +48,10 @@ def installed_methods() -> Iterator[tuple[MergeMethod, str]]:
     from importlib.metadata import entry_points  # takes 20 ms; only methods of users need it
 
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
-        package = entry.dist
+        distribution = entry.dist
         with refused("An installed merge method failed to load", f"{entry.name} = {entry.value}"):
             method = entry.load()()
-            origin = f"{package.name} {package.version}" if package else entry.value
+            origin = f"{distribution.name} {distribution.version}" if distribution else entry.value
             # The code of a package that is installed from its folder may change without a new
             # version.
             code = code_of_module(type(method).__module__)

@@ -109,12 +109,12 @@ class Registry(Mapping[str, MergeMethod]):
 
     def notes_on(self, name: str) -> list[str]:
         """Return the notes on a method that the user sees before a run."""
-        unknown = unknown_code(self._origins.get(name, ""))
-        if not unknown:
+        unknown_modules = unknown_code(self._origins.get(name, ""))
+        if not unknown_modules:
             return []
         return [
             f"the run cannot be resumed, for the code of your method {name!r} may be another "
-            f"one then: {unknown}"
+            f"one then: {unknown_modules}"
         ]
 
     def _search(self) -> None:
@@ -142,7 +142,9 @@ def _incomplete(method: MergeMethod) -> str | None:
         return "parameters that are not Parameter objects"
     for parameter in method.parameters:
         bounds = (parameter.low, parameter.high)
-        if parameter.kind not in KINDS or not all(isinstance(b, (int, float)) for b in bounds):
+        if parameter.kind not in KINDS or not all(
+            isinstance(bound, (int, float)) for bound in bounds
+        ):
             return f"parameter {parameter.name!r} with an invalid kind or bound"
     if method.base not in BASES:
         return f"base = {method.base!r}, which is not one of {', '.join(BASES)}"

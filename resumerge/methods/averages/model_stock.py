@@ -59,14 +59,14 @@ class ModelStock(KernelMethod):
         out: Vector,
     ) -> None:
         base = tensor.base_of(inputs)
-        deltas = kernels.subtract_base(inputs, tensor.base)
+        task_vectors = kernels.subtract_base(inputs, tensor.base)
         if not self._by_row(tensor):
-            kernels.add_sum(base, deltas, statistics / len(deltas), out)
+            kernels.add_sum(base, task_vectors, statistics / len(task_vectors), out)
             return
         row = tensor.shape[-1]
-        shares = share_of_mean(kernels.row_gram(deltas, row)) / len(deltas)
+        shares = share_of_mean(kernels.row_gram(task_vectors, row)) / len(task_vectors)
         factors = np.array([np.ones(len(shares)), shares])
-        terms = [base, kernels.weighted_sum(deltas, [1.0] * len(deltas))]
+        terms = [base, kernels.weighted_sum(task_vectors, [1.0] * len(task_vectors))]
         kernels.weighted_sum_along(terms, factors, row, False, out)
 
     def _by_row(self, tensor: TensorContext) -> bool:

@@ -41,5 +41,5 @@ class TrimmedMean(KernelMethod):
         out: Vector,
     ) -> None:
         count = len(inputs)
-        cut = min(int(float(tensor.params["trim"]) * count), (count - 1) // 2)
-        kernels.trimmed_mean(inputs, cut, out)
+        cut_at_each_end = min(int(float(tensor.params["trim"]) * count), (count - 1) // 2)
+        kernels.trimmed_mean(inputs, cut_at_each_end, out)

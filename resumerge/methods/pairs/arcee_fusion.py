@@ -76,16 +76,18 @@ class ArceeFusion(Method):
         keys = kernels.order_statistics(
             {0: ranks}, tensor.numel, scan_importance, kernels.Key.NUMBER
         )
-        low, median, high = (np.float32(kernels.float_of_key(key)) for key in keys[0])
-        return divergences, float(median + np.float32(1.5) * (high - low))
+        first_quartile, median, third_quartile = (
+            np.float32(kernels.float_of_key(key)) for key in keys[0]
+        )
+        return divergences, float(median + np.float32(1.5) * (third_quartile - first_quartile))
 
     def block(
         self, tensor: TensorContext, inputs: list[Tensor], block: Block, statistics: Any
     ) -> Tensor:
         divergences, threshold = statistics
         is_important = self._importance(tensor, inputs, block, divergences) >= threshold
-        other, base = self._pair(tensor, inputs)
-        result: Tensor = base.add_(other.sub_(base).where(is_important, 0.0))
+        other_model, base = self._pair(tensor, inputs)
+        result: Tensor = base.add_(other_model.sub_(base).where(is_important, 0.0))
         return result
 
     def _importance(

@@ -32,9 +32,9 @@ class NearSwap(KernelMethod):
         statistics: Any,
         out: Vector,
     ) -> None:
-        base, other = tensor.base_of(inputs), inputs[tensor.others[0]]
+        base, other_model = tensor.base_of(inputs), inputs[tensor.others[0]]
         t = float(tensor.params["t"])
         if not t > 0.0:
             kernels.round_to(base, out)
         else:
-            kernels.clamp_to_distance(other, base, t, out)
+            kernels.clamp_to_distance(other_model, base, t, out)

@@ -82,12 +82,12 @@ def factors(products: np.ndarray, max_iter: int, tol: float) -> np.ndarray:
         return np.full(len(products), 1.0 / len(products))
     norms = np.sqrt(np.diag(products))
     has_direction = norms > tol
-    inverse = np.where(has_direction, 1.0 / np.where(has_direction, norms, 1.0), 0.0)
+    inverse_norms = np.where(has_direction, 1.0 / np.where(has_direction, norms, 1.0), 0.0)
     if not has_direction.any():
-        result = inverse * norms.mean()
+        result = inverse_norms * norms.mean()
         return result
     cosines = np.where(np.outer(has_direction, has_direction), products, 0.0) * np.outer(
-        inverse, inverse
+        inverse_norms, inverse_norms
     )
     mean = has_direction / has_direction.sum()
     length = _length(cosines, mean)
@@ -98,16 +98,18 @@ def factors(products: np.ndarray, max_iter: int, tol: float) -> np.ndarray:
     for _ in range(max_iter):
         cosine = np.clip(cosines @ mean, -1.0, 1.0)
         angle, sine = np.arccos(cosine), np.sqrt(1.0 - cosine**2)
-        acts = (angle >= tol) & (sine >= np.where(cosine < 0.0, OPPOSITE, 0.0))
-        pull = np.where(acts, np.where(sine > 0.0, angle / np.where(sine > 0, sine, 1.0), 1.0), 0)
-        pull = pull / has_direction.sum()
-        step = pull - (pull @ cosine) * mean
+        pulls_mean = (angle >= tol) & (sine >= np.where(cosine < 0.0, OPPOSITE, 0.0))
+        pull_of_models = np.where(
+            pulls_mean, np.where(sine > 0.0, angle / np.where(sine > 0, sine, 1.0), 1.0), 0
+        )
+        pull_of_models = pull_of_models / has_direction.sum()
+        step = pull_of_models - (pull_of_models @ cosine) * mean
         length = _length(cosines, step)
         if length < tol or length == 0.0:
             break
         mean = math.cos(length) * mean + math.sin(length) / length * step
         mean = mean / _length(cosines, mean)
-    result = mean * inverse * norms.mean()
+    result = mean * inverse_norms * norms.mean()
     return result
 
 

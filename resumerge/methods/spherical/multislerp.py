@@ -74,10 +74,12 @@ class MultiSlerp(KernelMethod):
         if len(tensor.others) == 1:
             kernels.round_to(inputs[tensor.others[0]], out)
             return
-        terms = kernels.subtract_base(inputs, tensor.base)
-        mixed = kernels.weighted_sum(terms, statistics, out if tensor.base is None else None)
+        task_vectors = kernels.subtract_base(inputs, tensor.base)
+        weighted_terms = kernels.weighted_sum(
+            task_vectors, statistics, out if tensor.base is None else None
+        )
         if tensor.base is not None:
-            kernels.add_sum(inputs[tensor.base], [mixed], 1.0, out)
+            kernels.add_sum(inputs[tensor.base], [weighted_terms], 1.0, out)
 
 
 def factors(products: np.ndarray, weights: np.ndarray, eps: float) -> np.ndarray:
@@ -91,17 +93,19 @@ def factors(products: np.ndarray, weights: np.ndarray, eps: float) -> np.ndarray
     if not np.isfinite(products).all():
         return weights
     norms = np.sqrt(np.diag(products))
-    sizes = norms + eps
-    inverse = np.where(sizes == 0.0, 0.0, 1.0 / np.where(sizes == 0.0, 1.0, sizes))
-    cosines = products * np.outer(inverse, inverse)
+    padded_norms = norms + eps
+    inverse_norms = np.where(
+        padded_norms == 0.0, 0.0, 1.0 / np.where(padded_norms == 0.0, 1.0, padded_norms)
+    )
+    cosines = products * np.outer(inverse_norms, inverse_norms)
     length = _length(cosines, weights)
     if length < eps or length == 0.0:
         return weights
     mean = weights / length
     tangent = weights - weights @ (cosines @ mean) * mean
     step = _length(cosines, tangent) + eps
-    mixed = mean * math.cos(step) + tangent * (math.sin(step) / step if step > 0.0 else 1.0)
-    result: np.ndarray = mixed * inverse * (weights @ norms)
+    mixed_factors = mean * math.cos(step) + tangent * (math.sin(step) / step if step > 0.0 else 1.0)
+    result: np.ndarray = mixed_factors * inverse_norms * (weights @ norms)
     return result
 
 

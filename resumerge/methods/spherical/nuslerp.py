@@ -79,14 +79,16 @@ class NuSlerp(KernelMethod):
         if self._by_row(tensor):
             row = self._row(tensor)
             factors = np.array(self._factors(tensor, kernels.row_gram(pair, row)))
-            mixed = kernels.weighted_sum_along(pair, factors, row, False, target)
+            mixed_vector = kernels.weighted_sum_along(pair, factors, row, False, target)
         elif self._by_column(tensor):
             factors = np.array(statistics)
-            mixed = kernels.weighted_sum_along(pair, factors, self._row(tensor), True, target)
+            mixed_vector = kernels.weighted_sum_along(
+                pair, factors, self._row(tensor), True, target
+            )
         else:
-            mixed = kernels.weighted_sum(pair, statistics, target)
+            mixed_vector = kernels.weighted_sum(pair, statistics, target)
         if tensor.base is not None:
-            kernels.add_sum(inputs[tensor.base], [mixed], 1.0, out)
+            kernels.add_sum(inputs[tensor.base], [mixed_vector], 1.0, out)
 
     def _by_row(self, tensor: TensorContext) -> bool:
         return self._split(tensor) and not tensor.params["nuslerp_row_wise"]
@@ -104,15 +106,15 @@ class NuSlerp(KernelMethod):
 
     @np.errstate(invalid="ignore")
     def _factors(self, tensor: TensorContext, products: np.ndarray) -> tuple[Any, Any]:
-        first, second = tensor.values("weight")
-        total = first + second
-        t = second / total if abs(total) >= SMALLEST_WEIGHT_SUM else 0.5
+        first_weight, second_weight = tensor.values("weight")
+        total = first_weight + second_weight
+        t = second_weight / total if abs(total) >= SMALLEST_WEIGHT_SUM else 0.5
         norms = np.maximum(np.sqrt([products[0, 0], products[1, 1]]), SMALLEST_NORM)
         cosine = np.clip(products[0, 1] / (norms[0] * norms[1]), -1.0, 1.0)
-        straight = ~(np.abs(cosine).astype(np.float32) < 1.0)
-        angle = np.where(straight, 1.0, np.arccos(cosine))
+        is_parallel = ~(np.abs(cosine).astype(np.float32) < 1.0)
+        angle = np.where(is_parallel, 1.0, np.arccos(cosine))
         sine = np.sin(angle)
         return (
-            np.where(straight, 1.0 - t, np.sin((1.0 - t) * angle) / sine),
-            np.where(straight, t, np.sin(t * angle) / sine),
+            np.where(is_parallel, 1.0 - t, np.sin((1.0 - t) * angle) / sine),
+            np.where(is_parallel, t, np.sin(t * angle) / sine),
         )

@@ -43,12 +43,15 @@ class Slerp(KernelMethod):
 
     def statistics(self, tensor: TensorContext, scan: Scan[Any]) -> float:
         """Return the cosine of the angle between the models."""
-        a, b = self._roles(tensor)
-        (aa, ab), (_, bb) = kernels.sum_blocks(
-            scan(lambda x, run: kernels.gram([x[a], x[b]], run))
+        base_index, other_index = self._roles(tensor)
+        (base_square, product), (_, other_square) = kernels.sum_blocks(
+            scan(lambda x, run: kernels.gram([x[base_index], x[other_index]], run))
         ).tolist()
-        norms = [norm if norm > SMALLEST_NORM else 1.0 for norm in (math.sqrt(aa), math.sqrt(bb))]
-        return float(ab / (norms[0] * norms[1]))
+        norms = [
+            norm if norm > SMALLEST_NORM else 1.0
+            for norm in (math.sqrt(base_square), math.sqrt(other_square))
+        ]
+        return float(product / (norms[0] * norms[1]))
 
     def compute(
         self,
@@ -58,9 +61,9 @@ class Slerp(KernelMethod):
         statistics: Any,
         out: Vector,
     ) -> None:
-        a, b = self._roles(tensor)
+        base_index, other_index = self._roles(tensor)
         factors = _factors(float(tensor.params["t"]), cosine=statistics)
-        kernels.weighted_sum([inputs[a], inputs[b]], factors, out)
+        kernels.weighted_sum([inputs[base_index], inputs[other_index]], factors, out)
 
     def _roles(self, tensor: TensorContext) -> tuple[int, int]:
         assert tensor.base is not None

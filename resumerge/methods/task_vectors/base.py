@@ -37,7 +37,7 @@ def parameters(*, normalize: bool, rescale: bool | None) -> tuple[Parameter, ...
         normalize: the default of `normalize`.
         rescale: the default of `rescale`; None to leave out `density` and `rescale`.
     """
-    shared = [
+    declared_parameters = [
         Parameter("weight", "factor for this model's task vector", per_model=True, example=1.0),
         Parameter("lambda", "factor for the combined task vector", 1.0),
         Parameter(
@@ -46,7 +46,7 @@ def parameters(*, normalize: bool, rescale: bool | None) -> tuple[Parameter, ...
         Parameter("int8_mask", "accepted, but has no effect", False, "bool"),
     ]
     if rescale is not None:
-        shared += [
+        declared_parameters += [
             Parameter(
                 "density",
                 "share of elements kept",
@@ -61,7 +61,7 @@ def parameters(*, normalize: bool, rescale: bool | None) -> tuple[Parameter, ...
                 "rescale", "scale up the rest, to make up for dropped elements", rescale, "bool"
             ),
         ]
-    return tuple(shared)
+    return tuple(declared_parameters)
 
 
 @dataclass(frozen=True)
@@ -160,12 +160,14 @@ class TaskVectors(KernelMethod):
 
         norms, masks = zip(*scan(masked_norms))
         factors = {
-            i: float(before / after)
-            for i, (before, after) in zip(densities, kernels.sum_blocks(norms))
-            if after >= SMALLEST_NORM and math.isfinite(before)
+            i: float(norm_before / norm_after)
+            for i, (norm_before, norm_after) in zip(densities, kernels.sum_blocks(norms))
+            if norm_after >= SMALLEST_NORM and math.isfinite(norm_before)
         }
-        stored = {i: list(chain.from_iterable(runs)) for i, runs in zip(densities, zip(*masks))}
-        return TaskVectorStatistics(selections, factors, stored)
+        stored_masks = {
+            i: list(chain.from_iterable(runs)) for i, runs in zip(densities, zip(*masks))
+        }
+        return TaskVectorStatistics(selections, factors, stored_masks)
 
     def compute(
         self,
@@ -179,7 +181,7 @@ class TaskVectors(KernelMethod):
         if not tensor.others:
             kernels.round_to(base, out)
             return
-        facts: TaskVectorStatistics = statistics or NO_STATISTICS
+        found_statistics: TaskVectorStatistics = statistics or NO_STATISTICS
         deltas = _task_vectors(tensor, inputs)
         weights = tensor.values("weight")
         densities = self._densities(tensor)
@@ -191,10 +193,12 @@ class TaskVectors(KernelMethod):
             base,
             list(deltas.values()),
             masks=[
-                self._mask(tensor, i, delta, run, facts) if i in densities else None
+                self._mask(tensor, i, delta, run, found_statistics) if i in densities else None
                 for i, delta in deltas.items()
             ],
-            factors=[w * facts.factors.get(i, 1.0) for i, w in zip(deltas, weights)],
+            factors=[
+                weight * found_statistics.factors.get(i, 1.0) for i, weight in zip(deltas, weights)
+            ],
             divisor_weights=weights,
             elect_signs=self.elects_signs,
             normalize=normalize,
@@ -243,4 +247,6 @@ def unpacked_mask(packed: Sequence[np.ndarray], run: BlockRun) -> np.ndarray:
     if run.size % 8 == 0:
         return np.unpackbits(np.concatenate(packed), count=run.length)
     lengths = [part.stop - part.start for part in run.blocks()]
-    return np.concatenate([np.unpackbits(b, count=n) for b, n in zip(packed, lengths)])
+    return np.concatenate(
+        [np.unpackbits(bits, count=length) for bits, length in zip(packed, lengths)]
+    )

@@ -46,8 +46,8 @@ class BreadcrumbsMask(TaskVectors):
     def statistics_bytes(self, tensor: TensorContext) -> int:
         shares = []
         for i, density in self._densities(tensor).items():
-            top = min(float(tensor.per_model[i]["gamma"]), 1.0 - density)
-            shares.append([top + density, top])
+            top_share = min(float(tensor.per_model[i]["gamma"]), 1.0 - density)
+            shares.append([top_share + density, top_share])
         return kernels.selection_bytes(tensor.numel, shares, tensor.bits)
 
     def select(
@@ -55,11 +55,13 @@ class BreadcrumbsMask(TaskVectors):
     ) -> dict[int, Any]:
         ranks = {}
         for i, density in densities.items():
-            kept = int(density * tensor.numel)
-            top = min(int(float(tensor.per_model[i]["gamma"]) * tensor.numel), tensor.numel - kept)
-            ranks[i] = (top + kept, top) if kept else (0, 0)
+            kept_count = int(density * tensor.numel)
+            top_count = min(
+                int(float(tensor.per_model[i]["gamma"]) * tensor.numel), tensor.numel - kept_count
+            )
+            ranks[i] = (top_count + kept_count, top_count) if kept_count else (0, 0)
         selections = kernels.select(ranks, tensor.numel, scan)
-        return {i: kernels.Band(*both) for i, both in selections.items()}
+        return {i: kernels.Band(*band_selections) for i, band_selections in selections.items()}
 
     def mask(
         self, tensor: TensorContext, i: int, delta: Vector, run: BlockRun, selection: Any

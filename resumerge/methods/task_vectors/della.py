@@ -44,8 +44,10 @@ class RankDrop(TaskVectors):
 
     def validate(self, tensor: TensorContext) -> str | None:
         for i, density in self._densities(tensor).items():
-            reach = abs(float(tensor.per_model[i]["epsilon"]))
-            if density > 0.0 and not (density - reach > 0.0 and density + reach < 1.0):
+            density_range = abs(float(tensor.per_model[i]["epsilon"]))
+            if density > 0.0 and not (
+                density - density_range > 0.0 and density + density_range < 1.0
+            ):
                 return "density - epsilon above 0 and density + epsilon below 1"
         return None
 

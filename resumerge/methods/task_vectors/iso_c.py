@@ -48,8 +48,10 @@ class IsoC(Method):
         if not tensor.others:
             return base
         weights = tensor.values("weight")
-        deltas = [inputs[i].sub_(base).mul_(w) for i, w in zip(tensor.others, weights)]
-        total = reduce(lambda a, b: a.add_(b), deltas)
+        weighted_vectors = [
+            inputs[i].sub_(base).mul_(weight) for i, weight in zip(tensor.others, weights)
+        ]
+        total = reduce(lambda a, b: a.add_(b), weighted_vectors)
         if len(tensor.shape) == 2:
             total = isotropic(total.view(tensor.shape)).flatten()
         else:

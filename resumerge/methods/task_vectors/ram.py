@@ -82,7 +82,10 @@ class RamPlus(KernelMethod):
             )
         )
         alpha, r = float(tensor.params["alpha"]), float(tensor.params["r"])
-        ratios = [(changed - alone) / alone if alone else 0.0 for changed, alone in counts.tolist()]
+        ratios = [
+            (changed - changed_alone) / changed_alone if changed_alone else 0.0
+            for changed, changed_alone in counts.tolist()
+        ]
         return [1.0 + r * min(max(ratio, 0.0), alpha) for ratio in ratios]
 
     def compute(

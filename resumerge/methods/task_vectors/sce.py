@@ -97,9 +97,9 @@ class Sce(KernelMethod):
         def variances(x: list[Vector]) -> Any:
             return kernels.variance(kernels.subtract_base(x, tensor.base))
 
-        varying = sum(scan(lambda x, run: kernels.count_nonzero(variances(x))))
+        varying_count = sum(scan(lambda x, run: kernels.count_nonzero(variances(x))))
         return kernels.select_largest(
-            {0: int(float(tensor.params["select_topk"]) * varying)},
+            {0: int(float(tensor.params["select_topk"]) * varying_count)},
             tensor.numel,
             scan_mapped(scan, lambda x, run: {0: variances(x)}),
         )[0]
