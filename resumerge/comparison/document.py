@@ -64,33 +64,47 @@ def _pair(
     vocabularies: Sequence[Vocabulary | None],
 ) -> dict[str, Any]:
     first, second = pair
-    compared = [
+    compared_tensors = [
         _tensor(matched, pair, rows[matched.name], places)
         for matched in tensors
         if _has(matched, pair)
     ]
-    compared_names = {tensor["name"] for tensor in compared}
-    pairs_by_name = {name: (t[first], t[second]) for name, t in models.by_name.items()}
+    compared_names = {tensor["name"] for tensor in compared_tensors}
+    pairs_by_name = {
+        name: (tensors_of_models[first], tensors_of_models[second])
+        for name, tensors_of_models in models.by_name.items()
+    }
     not_comparable = [
-        {"name": name, "shapes": [list(a.shape), list(b.shape)], "dtypes": [a.dtype, b.dtype]}
-        for name, (a, b) in pairs_by_name.items()
-        if a is not None and b is not None and name not in compared_names
+        {
+            "name": name,
+            "shapes": [list(first_tensor.shape), list(second_tensor.shape)],
+            "dtypes": [first_tensor.dtype, second_tensor.dtype],
+        }
+        for name, (first_tensor, second_tensor) in pairs_by_name.items()
+        if first_tensor is not None and second_tensor is not None and name not in compared_names
     ]
     document: dict[str, Any] = {
         "first": first,
         "second": second,
         "only_first": [
-            name for name, (a, b) in pairs_by_name.items() if a is not None and b is None
+            name
+            for name, (first_tensor, second_tensor) in pairs_by_name.items()
+            if first_tensor is not None and second_tensor is None
         ],
         "only_second": [
-            name for name, (a, b) in pairs_by_name.items() if a is None and b is not None
+            name
+            for name, (first_tensor, second_tensor) in pairs_by_name.items()
+            if first_tensor is None and second_tensor is not None
         ],
         "not_comparable": not_comparable,
         "vocabulary": compared_vocabularies(pair, vocabularies),
-        "total": _total(compared),
-        "by_layer": _groups(compared, "layer", dict.fromkeys(places.values())),
-        "by_kind": _groups(compared, "kind"),
-        "tensors": [{k: v for k, v in tensor.items() if k != "sums"} for tensor in compared],
+        "total": _total(compared_tensors),
+        "by_layer": _groups(compared_tensors, "layer", dict.fromkeys(places.values())),
+        "by_kind": _groups(compared_tensors, "kind"),
+        "tensors": [
+            {field: value for field, value in tensor.items() if field != "sums"}
+            for tensor in compared_tensors
+        ],
     }
     return {**findings_of(models, document), **document}
 
@@ -105,18 +119,18 @@ def _tensor(
     """Return the entry of one tensor of a pair, with its `sums`."""
     first, second = pair
     sums = row["pairs"][f"{first}-{second}"]
-    a, b = matched.tensors[first], matched.tensors[second]
-    assert a is not None and b is not None
+    first_tensor, second_tensor = matched.tensors[first], matched.tensors[second]
+    assert first_tensor is not None and second_tensor is not None
     totals = PairTotals.of(row, pair)
     relation, details = relation_of(sums, row["not_finite"][first] + row["not_finite"][second])
-    rows = [tensor.shape[0] if tensor.shape else 1 for tensor in (a, b)]
+    rows = [tensor.shape[0] if tensor.shape else 1 for tensor in (first_tensor, second_tensor)]
     return {
         "name": matched.name,
         "layer": places[matched.name],
         "kind": kind_of(matched.name),
-        "shape": list(a.shape),
-        "dtypes": [a.dtype, b.dtype],
-        "rows": rows if a.shape != b.shape else None,
+        "shape": list(first_tensor.shape),
+        "dtypes": [first_tensor.dtype, second_tensor.dtype],
+        "rows": rows if first_tensor.shape != second_tensor.shape else None,
         "relation": relation.name,
         "details": details or None,
         **totals.as_json(),
@@ -130,12 +144,16 @@ def _groups(
     groups: dict[str, list[Mapping[str, Any]]] = {name: [] for name in order}
     for tensor in tensors:
         groups.setdefault(tensor[by], []).append(tensor)
-    return [{by: name, **_total(members)} for name, members in groups.items() if members]
+    return [
+        {by: name, **_total(tensors_of_group)}
+        for name, tensors_of_group in groups.items()
+        if tensors_of_group
+    ]
 
 
 def _total(tensors: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     totals = sum((tensor["sums"] for tensor in tensors), PairTotals())
-    relations: dict[str, int] = {}
+    count_by_relation: dict[str, int] = {}
     for tensor in tensors:
-        relations[tensor["relation"]] = relations.get(tensor["relation"], 0) + 1
-    return {"tensors": len(tensors), "relations": relations, **totals.as_json()}
+        count_by_relation[tensor["relation"]] = count_by_relation.get(tensor["relation"], 0) + 1
+    return {"tensors": len(tensors), "relations": count_by_relation, **totals.as_json()}

@@ -27,17 +27,21 @@ def compared_configs(models: Models) -> dict[str, Any]:
         each with its dotted `key` and the `values` of all models, as JSON text, None where a model
         has no value.
     """
-    flat = [dict(_flat(source.config)) for source in models.sources]
-    keys = list(dict.fromkeys(key for config in flat for key in config))
+    flat_configs = [dict(_flat(source.config)) for source in models.sources]
+    keys = list(dict.fromkeys(key for config in flat_configs for key in config))
     differences = [
-        {"key": key, "values": [_text(config.get(key, _ABSENT)) for config in flat]}
+        {"key": key, "values": [_text(config.get(key, _ABSENT)) for config in flat_configs]}
         for key in keys
-        if any(config.get(key, _ABSENT) != flat[0].get(key, _ABSENT) for config in flat)
+        if any(
+            config.get(key, _ABSENT) != flat_configs[0].get(key, _ABSENT) for config in flat_configs
+        )
     ]
-    classes = [class_names(source.config) for source in models.sources]
+    class_names_of_models = [class_names(source.config) for source in models.sources]
     return {
-        "architectures": classes,
-        "same_architecture": all(names == classes[0] for names in classes),
+        "architectures": class_names_of_models,
+        "same_architecture": all(
+            names == class_names_of_models[0] for names in class_names_of_models
+        ),
         "same": not differences,
         "differences": differences,
     }
@@ -58,8 +62,10 @@ def read_vocabularies(context: RunContext, models: Models) -> list[Vocabulary | 
                     source, context.metadata, offline=context.options.offline
                 )
             except InputError as error:
-                what = "; ".join(problem.what for problem in error.problems)
-                context.reporter.note(f"The tokenizer of {source.ref} is not compared: {what}")
+                problem_texts = "; ".join(problem.what for problem in error.problems)
+                context.reporter.note(
+                    f"The tokenizer of {source.ref} is not compared: {problem_texts}"
+                )
         vocabularies.append(vocabulary)
     return vocabularies
 
@@ -78,18 +84,20 @@ def compared_vocabularies(
     first, second = (vocabularies[number] for number in pair)
     if first is None or second is None:
         return None
-    moved_tokens = [t for t, n in first.ids.items() if second.ids.get(t, n) != n]
-    lost = [token for token in first.ids if token not in second.ids]
-    new = [token for token in second.ids if token not in first.ids]
+    moved_tokens = [
+        token for token, number in first.ids.items() if second.ids.get(token, number) != number
+    ]
+    only_in_first = [token for token in first.ids if token not in second.ids]
+    only_in_second = [token for token in second.ids if token not in first.ids]
     return {
         "tokens": [len(first.ids), len(second.ids)],
-        "same": not (moved_tokens or lost or new),
+        "same": not (moved_tokens or only_in_first or only_in_second),
         "same_files": first.digest == second.digest,
         "moved": {"count": len(moved_tokens), "examples": moved_tokens[:EXAMPLES]},
-        "only_first": {"count": len(lost), "examples": lost[:EXAMPLES]},
-        "only_second": {"count": len(new), "examples": new[:EXAMPLES]},
-        "second_extends_first": bool(new) and not moved_tokens and not lost,
-        "first_extends_second": bool(lost) and not moved_tokens and not new,
+        "only_first": {"count": len(only_in_first), "examples": only_in_first[:EXAMPLES]},
+        "only_second": {"count": len(only_in_second), "examples": only_in_second[:EXAMPLES]},
+        "second_extends_first": bool(only_in_second) and not moved_tokens and not only_in_first,
+        "first_extends_second": bool(only_in_first) and not moved_tokens and not only_in_second,
     }
 
 

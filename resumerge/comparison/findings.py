@@ -19,53 +19,58 @@ def findings_of(models: Models, pair: Mapping[str, Any]) -> dict[str, Any]:
         pair: the pair's part of the document.
     """
     first, second = (models.names[pair[key]] for key in ("first", "second"))
-    groups: dict[str, list[Compared]] = {}
+    grouped_tensors: dict[str, list[Compared]] = {}
     for tensor in pair["tensors"]:
-        groups.setdefault(tensor["relation"], []).append(tensor)
+        grouped_tensors.setdefault(tensor["relation"], []).append(tensor)
     total = pair["total"]["tensors"]
     sentences = [
-        relation.sentence(groups[name], total, first, second)
+        relation.sentence(grouped_tensors[name], total, first, second)
         for name, relation in RELATIONS.items()
-        if name in groups
+        if name in grouped_tensors
     ]
     sentences += _on_rows(pair, first, second)
     sentences += _on_missing(pair, first, second)
-    return {"relation": _word(pair, groups), "findings": sentences}
+    return {"relation": _word(pair, grouped_tensors), "findings": sentences}
 
 
 def _word(pair: Mapping[str, Any], groups: Mapping[str, Sequence[Compared]]) -> str:
     """Return the word for the relation of two models; ``different`` if no relation holds."""
-    unmatched = pair["only_first"] or pair["only_second"] or pair["not_comparable"]
-    relations = groups.keys() - {"equal"}
+    unmatched_tensors = pair["only_first"] or pair["only_second"] or pair["not_comparable"]
+    change_relations = groups.keys() - {"equal"}
     if not pair["tensors"]:
         return "nothing in common"
-    rows = any(tensor["rows"] for tensor in pair["tensors"])
-    if unmatched or len(relations) > 1:
+    has_other_rows = any(tensor["rows"] for tensor in pair["tensors"])
+    if unmatched_tensors or len(change_relations) > 1:
         return "different"
-    if rows:
-        return "vocabulary extended" if not relations else "different"
-    return RELATIONS[next(iter(relations), "equal")].word
+    if has_other_rows:
+        return "vocabulary extended" if not change_relations else "different"
+    return RELATIONS[next(iter(change_relations), "equal")].word
 
 
 def _on_rows(pair: Mapping[str, Any], first: str, second: str) -> list[str]:
     """Return the sentences on tables of tokens with different numbers of rows."""
-    tables = [tensor for tensor in pair["tensors"] if tensor["rows"]]
+    token_tables = [tensor for tensor in pair["tensors"] if tensor["rows"]]
     sentences = []
-    for tensor in tables:
-        (a, b), longer = tensor["rows"], second
-        if a > b:
-            (a, b), longer = (b, a), first
+    for tensor in token_tables:
+        (fewer, more), longer = tensor["rows"], second
+        if fewer > more:
+            (fewer, more), longer = (more, fewer), first
         sentences.append(
-            f"{longer} has {counted(b - a, 'row')} more in {tensor['name']}; the first {a} are "
+            f"{longer} has {counted(more - fewer, 'row')} more in {tensor['name']}; "
+            f"the first {fewer} are "
             + ("equal" if tensor["relation"] == "equal" else f"compared: {tensor['relation']}")
         )
     tokens = pair["vocabulary"]
-    if tables and tokens and (tokens["second_extends_first"] or tokens["first_extends_second"]):
+    if (
+        token_tables
+        and tokens
+        and (tokens["second_extends_first"] or tokens["first_extends_second"])
+    ):
         longer, shorter = (second, first) if tokens["second_extends_first"] else (first, second)
-        new = tokens["only_second" if longer is second else "only_first"]["count"]
+        new_tokens = tokens["only_second" if longer is second else "only_first"]["count"]
         sentences.append(
-            f"The tokenizer of {longer} extends that of {shorter} by {counted(new, 'token')}: all "
-            "others have the same ids"
+            f"The tokenizer of {longer} extends that of {shorter} by "
+            f"{counted(new_tokens, 'token')}: all others have the same ids"
         )
     return sentences
 
@@ -75,11 +80,11 @@ def _on_missing(pair: Mapping[str, Any], first: str, second: str) -> list[str]:
     for name, key in ((first, "only_first"), (second, "only_second")):
         if names := pair[key]:
             sentences.append(f"{counted(len(names), 'tensor')} only in {name}, like {names[0]}")
-    if unlike := pair["not_comparable"]:
-        example = unlike[0]
+    if misfits := pair["not_comparable"]:
+        example = misfits[0]
         shapes = " and ".join("×".join(map(str, shape)) for shape in example["shapes"])
         sentences.append(
-            f"{counted(len(unlike), 'tensor')} of another shape or kind, like {example['name']} "
+            f"{counted(len(misfits), 'tensor')} of another shape or kind, like {example['name']} "
             f"({shapes}, {' and '.join(example['dtypes'])})"
         )
     return sentences

@@ -23,8 +23,8 @@ class InOrder:
 
     def __init__(self, tensor: Tensor, number: int, evaluation: Evaluation) -> None:
         self._tensor, self._evaluation, self._name = tensor, evaluation, ("read", number)
-        merged = (node for node in tensor.nodes() if isinstance(node, Merged))
-        self._block = max((node.block_elements for node in merged), default=1)
+        merged_nodes = (node for node in tensor.nodes() if isinstance(node, Merged))
+        self._block = max((node.block_elements for node in merged_nodes), default=1)
         self._end = 0
         self._rest = np.empty(0, np.uint8)
 
@@ -37,9 +37,9 @@ class InOrder:
         tensor, kept_bytes = self._tensor, self._rest
         wanted_bytes = nbytes(tensor.dtype, elements)
         if len(kept_bytes) < wanted_bytes:
-            missing = elements - 8 * len(kept_bytes) // BITS[tensor.dtype]
-            stop = -(-(self._end + missing) // self._block) * self._block
-            start, self._end = self._end, min(stop, tensor.numel)
+            missing_elements = elements - 8 * len(kept_bytes) // BITS[tensor.dtype]
+            end_of_block = -(-(self._end + missing_elements) // self._block) * self._block
+            start, self._end = self._end, min(end_of_block, tensor.numel)
             size = len(kept_bytes) + nbytes(tensor.dtype, self._end - start)
             self._rest = self._evaluation.take(self._name, size)
             self._rest[: len(kept_bytes)] = kept_bytes

@@ -124,12 +124,15 @@ class Journal:
 
 def _digest(models: Models) -> str:
     """Return the digest of the compared models, with the stamps of local files."""
-    facts = [source.identity() for source in models.sources]
-    stages = [fingerprint_parts(plan) for plan in models.stages.plans]
+    identities = [source.identity() for source in models.sources]
+    stage_fingerprints = [fingerprint_parts(plan) for plan in models.stages.plans]
     stamps = [
         [file.stamp.as_json() if file.stamp else None for file in source.files.values()]
         for source in models.read.values()
     ]
-    evidence = sorted(MEASURED)
-    text = json.dumps([VERSION, evidence, facts, stages, stamps, models.has_base], sort_keys=True)
+    evidence_keys = sorted(MEASURED)
+    text = json.dumps(
+        [VERSION, evidence_keys, identities, stage_fingerprints, stamps, models.has_base],
+        sort_keys=True,
+    )
     return xxhash.xxh3_128_hexdigest(text.encode())

@@ -96,9 +96,11 @@ class Models:
         tensors_by_name: dict[str, list[Tensor | None]] = {}
         for number, source in enumerate(self.sources):
             matches, _ = match_names(list(tensors_by_name), source.tensors) if number else ({}, [])
-            ours = {their_name: name for name, their_name in matches.items()}
+            name_by_theirs = {their_name: name for name, their_name in matches.items()}
             for name, tensor in source.tensors.items():
-                row = tensors_by_name.setdefault(ours.get(name, name), [None] * len(self.sources))
+                row = tensors_by_name.setdefault(
+                    name_by_theirs.get(name, name), [None] * len(self.sources)
+                )
                 row[number] = tensor
         return {name: tuple(tensors) for name, tensors in tensors_by_name.items()}
 
@@ -113,16 +115,19 @@ class Models:
     def matched_tensors(self) -> Iterator[MatchedTensor]:
         """Yield the tensors that at least two models have, in the first model's order."""
         for name, tensors in self.by_name.items():
-            present = [tensor for tensor in tensors if tensor is not None]
-            if len(present) < 2:
+            present_tensors = [tensor for tensor in tensors if tensor is not None]
+            if len(present_tensors) < 2:
                 continue
-            comparable = tuple(t if t and self._fits(present[0], t) else None for t in tensors)
-            shapes = [tensor.shape for tensor in comparable if tensor is not None]
+            comparable_tensors = tuple(
+                tensor if tensor and self._fits(present_tensors[0], tensor) else None
+                for tensor in tensors
+            )
+            shapes = [tensor.shape for tensor in comparable_tensors if tensor is not None]
             if len(shapes) < 2:
                 continue
             shape = (min(shape[0] for shape in shapes), *shapes[0][1:]) if shapes[0] else ()
             row = shape[1] if len(shape) == 2 else 0
-            yield MatchedTensor(name, comparable, math.prod(shape), row)
+            yield MatchedTensor(name, comparable_tensors, math.prod(shape), row)
 
     def _fits(self, first: Tensor, other: Tensor) -> bool:
         """Return whether two tensors can be compared: by their dtypes and shapes."""
@@ -152,17 +157,17 @@ def open_models(
         InputError: a reference names no model, or a file cannot be read by ranges.
         Resumable: the network failed.
     """
-    texts = [*([base] if base is not None else []), *names]
-    if len(texts) < 2:
+    reference_texts = [*([base] if base is not None else []), *names]
+    if len(reference_texts) < 2:
         raise refuse(
             "There is nothing to compare with",
             expected="two models, or one model and a base",
-            found=", ".join(texts) or "no model",
+            found=", ".join(reference_texts) or "no model",
             fix="name another model",
         )
     context.reporter.doing("opening the models")
     references, problems = [], []
-    for text in texts:
+    for text in reference_texts:
         try:
             references.append(read_reference(text))
         except InvalidValue as error:
@@ -187,8 +192,8 @@ def open_models(
     if problems := [*_unreadable(models, offline=context.options.offline)]:
         raise InputError(problems)
     if models.needs_torch:
-        what = "Torch, which applies adapters and computes some methods, is not installed"
-        check_torch(what, "torch, for models with an adapter, and for stages with such a method")
+        purpose = "Torch, which applies adapters and computes some methods, is not installed"
+        check_torch(purpose, "torch, for models with an adapter, and for stages with such a method")
     return models
 
 
@@ -204,12 +209,18 @@ def _unreadable(models: Models, *, offline: bool) -> Iterator[Problem]:
     """Yield a problem for each file that is not on this disk and cannot be read by ranges."""
     sources: Mapping[int, Source] = models.read
     tensors = (tensor for source in models.sources for tensor in source.tensors.values())
-    stored = dict.fromkeys(stored for tensor in tensors for stored in stored_in(tensor))
+    stored_tensors = dict.fromkeys(
+        stored_tensor for tensor in tensors for stored_tensor in stored_in(tensor)
+    )
     if offline:
-        absent = {(t.source, t.file): "" for t in stored if sources[t.source].is_streamed(t.file)}
-        reasons = dict.fromkeys(absent, "it is not in the cache, and --offline was given")
+        absent_files = {
+            (tensor.source, tensor.file): ""
+            for tensor in stored_tensors
+            if sources[tensor.source].is_streamed(tensor.file)
+        }
+        reasons = dict.fromkeys(absent_files, "it is not in the cache, and --offline was given")
     else:
-        reasons = whole_files(stored, sources)
+        reasons = whole_files(stored_tensors, sources)
     for (number, name), reason in reasons.items():
         yield Problem(
             "A file cannot be read by ranges",

@@ -72,16 +72,17 @@ def compare_models(
     storage, runs = storage or Storage(), RunStore(options.state_dir)
     context = RunContext(options, reporter, storage, stop or StopRequest(), runs)
     with context.working():
-        opened = open_models(context, models, base, recipe)
-        vocabularies = read_vocabularies(context, opened)
-        tensors = list(opened.matched_tensors())
+        opened_models = open_models(context, models, base, recipe)
+        vocabularies = read_vocabularies(context, opened_models)
+        tensors = list(opened_models.matched_tensors())
         threads = _fitting_threads(tensors, options.threads)
-        with Journal.of(opened, runs.folder, storage) as journal:
-            pending = [matched for matched in tensors if matched.name not in journal.rows]
-            pending.sort(key=lambda matched: -_bytes(matched))  # the last ones end at the same time
-            with closing(context.reader(opened.read)) as reader:
-                _compare(context, opened, pending, reader, journal, threads)
-            document = document_of(opened, tensors, journal.rows, vocabularies)
+        with Journal.of(opened_models, runs.folder, storage) as journal:
+            pending_tensors = [matched for matched in tensors if matched.name not in journal.rows]
+            # The last ones end at the same time.
+            pending_tensors.sort(key=lambda matched: -_bytes(matched))
+            with closing(context.reader(opened_models.read)) as reader:
+                _compare(context, opened_models, pending_tensors, reader, journal, threads)
+            document = document_of(opened_models, tensors, journal.rows, vocabularies)
             journal.remove()
         return document
 
@@ -99,29 +100,34 @@ def _compare(
         reader, held_bytes=_held_bytes(pending), needs_torch=models.needs_torch
     )
     progress = _Progress(context, sum(map(_bytes, pending)))
-    files = [(n, f) for n, s in models.read.items() for f in s.files if not s.is_streamed(f)]
+    files = [
+        (source_number, file)
+        for source_number, source in models.read.items()
+        for file in source.files
+        if not source.is_streamed(file)
+    ]
     context.reporter.doing("comparing the tensors")
-    todo, start = iter(pending), evaluator.start_thread
+    waiting_tensors, start = iter(pending), evaluator.start_thread
     with context.stop.deferred(), one_blas_thread(), _threads(threads, progress, start) as pool:
-        running: dict[Future[Any], MatchedTensor] = {}
+        tensor_by_future: dict[Future[Any], MatchedTensor] = {}
         while True:
-            for matched in todo:
-                work = partial(_row_of, matched, models, evaluator, progress)
-                running[pool.submit(work)] = matched
-                if len(running) > threads:
+            for matched in waiting_tensors:
+                compute_row = partial(_row_of, matched, models, evaluator, progress)
+                tensor_by_future[pool.submit(compute_row)] = matched
+                if len(tensor_by_future) > threads:
                     break
-            if not running:
+            if not tensor_by_future:
                 return
-            done, _ = wait(running, _WAIT_SECONDS, FIRST_COMPLETED)
+            finished_futures, _ = wait(tensor_by_future, _WAIT_SECONDS, FIRST_COMPLETED)
             context.stop.check()
-            if done and (changed := reader.changed(files)):
+            if finished_futures and (changed := reader.changed(files)):
                 raise Resumable(
                     Reason.SOURCE_CHANGED,
                     f"{changed[0]} changed while it was compared. Compare again once it stays as "
                     "it is.",
                 )
-            for future in done:
-                journal.add(running.pop(future).name, future.result())
+            for future in finished_futures:
+                journal.add(tensor_by_future.pop(future).name, future.result())
             context.reporter.reading(progress.done, progress.total)
 
 
@@ -191,11 +197,11 @@ def _bytes(matched: MatchedTensor) -> int:
 
 def _held_bytes(tensors: Sequence[MatchedTensor]) -> int:
     """Return the bytes of the held values of all tensors that are compared at the same time."""
-    held = (
-        sum(node.held_bytes for t in matched.tensors if t for node in t.nodes())
+    bytes_by_tensor = (
+        sum(node.held_bytes for tensor in matched.tensors if tensor for node in tensor.nodes())
         for matched in tensors
     )
-    return (MOST_THREADS + 1) * max(held, default=0)
+    return (MOST_THREADS + 1) * max(bytes_by_tensor, default=0)
 
 
 def _fitting_threads(tensors: Sequence[MatchedTensor], asked: int | None) -> int:
@@ -204,19 +210,21 @@ def _fitting_threads(tensors: Sequence[MatchedTensor], asked: int | None) -> int
     Raises:
         InputError: the memory is too small for one thread.
     """
-    needs = {
-        matched.name: int(sum(t.working_bytes(PIECE_ELEMENTS) for t in matched.tensors if t))
+    bytes_by_name = {
+        matched.name: int(
+            sum(tensor.working_bytes(PIECE_ELEMENTS) for tensor in matched.tensors if tensor)
+        )
         for matched in tensors
     }
-    name = max(needs, key=needs.__getitem__, default="")
-    need = needs.get(name, 0)
-    if need > LARGEST_BUFFERS and need > (budget := memory_budget(None)):
+    name = max(bytes_by_name, key=bytes_by_name.__getitem__, default="")
+    largest_need = bytes_by_name.get(name, 0)
+    if largest_need > LARGEST_BUFFERS and largest_need > (budget := memory_budget(None)):
         raise refuse(
             "The memory is too small to compute a tensor of a stage",
             where=name,
-            expected=f"at least {show_size(need)}",
+            expected=f"at least {show_size(largest_need)}",
             found=show_size(budget),
             fix="keep the stage (run … --keep NAME) on a machine with more memory, and compare the "
             "folder OUT/stages/NAME",
         )
-    return asked or max(1, min(MOST_THREADS, LARGEST_BUFFERS // max(1, need)))
+    return asked or max(1, min(MOST_THREADS, LARGEST_BUFFERS // max(1, largest_need)))

@@ -33,23 +33,30 @@ def task_vectors_of(
         and `both_changed`, matrices over the fine-tunes, None where nothing was changed; `norms`;
         and the same values `by_layer`. None without a base, or with one fine-tune.
     """
-    tuned = list(range(1, len(models.sources)))
-    if not models.has_base or len(tuned) < 2:
+    tuned_models = list(range(1, len(models.sources)))
+    if not models.has_base or len(tuned_models) < 2:
         return None
-    found = [
+    layers_and_vectors = [
         (places[matched.name], rows[matched.name]["task_vectors"])
         for matched in tensors
-        if (rows[matched.name]["task_vectors"] or {}).get("models") == tuned
+        if (rows[matched.name]["task_vectors"] or {}).get("models") == tuned_models
     ]
-    layers = dict.fromkeys(place for place, _ in found)
+    layers = dict.fromkeys(layer_of_tensor for layer_of_tensor, _ in layers_and_vectors)
     return {
-        "models": tuned,
-        "tensors": len(found),
-        **_matrices(tuned, (vectors for _, vectors in found)),
+        "models": tuned_models,
+        "tensors": len(layers_and_vectors),
+        **_matrices(tuned_models, (vectors for _, vectors in layers_and_vectors)),
         "by_layer": [
             {
                 "layer": layer,
-                **_matrices(tuned, (v for place, v in found if place == layer)),
+                **_matrices(
+                    tuned_models,
+                    (
+                        vectors
+                        for layer_of_tensor, vectors in layers_and_vectors
+                        if layer_of_tensor == layer
+                    ),
+                ),
             }
             for layer in layers
         ],
@@ -59,14 +66,17 @@ def task_vectors_of(
 def _matrices(tuned: Sequence[int], found: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     count = len(tuned)
     products = np.zeros((count, count))
-    changed, opposed = np.zeros((2, count, count), np.int64)
+    changed_counts, opposed_counts = np.zeros((2, count, count), np.int64)
     for vectors in found:
         products += np.array(vectors["products"])
-        for one, other, both, conflicts in vectors["signs"]:
-            place = tuned.index(one), tuned.index(other)
-            changed[place] += both
-            opposed[place] += conflicts
-    changed, opposed = changed + changed.T, opposed + opposed.T
+        for first_model, second_model, both_changed, conflicts in vectors["signs"]:
+            matrix_index = tuned.index(first_model), tuned.index(second_model)
+            changed_counts[matrix_index] += both_changed
+            opposed_counts[matrix_index] += conflicts
+    changed_counts, opposed_counts = (
+        changed_counts + changed_counts.T,
+        opposed_counts + opposed_counts.T,
+    )
     norms = [math.sqrt(square) for square in np.diag(products)]
     return {
         "norms": norms,
@@ -75,10 +85,13 @@ def _matrices(tuned: Sequence[int], found: Iterable[Mapping[str, Any]]) -> dict[
             for i in range(count)
         ],
         "sign_conflict": [
-            [_share(opposed[i, j], changed[i, j]) if i != j else None for j in range(count)]
+            [
+                _share(opposed_counts[i, j], changed_counts[i, j]) if i != j else None
+                for j in range(count)
+            ]
             for i in range(count)
         ],
-        "both_changed": changed.tolist(),
+        "both_changed": changed_counts.tolist(),
     }
 
 

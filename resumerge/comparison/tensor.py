@@ -51,9 +51,9 @@ class _Block:
     def two(self, pair: Pair) -> Two:
         """Return the elements of a pair."""
         if pair not in self._pairs:
-            a, b = pair
-            dtypes = (self._dtypes[a], self._dtypes[b])
-            self._pairs[pair] = Two(self._values(a), self._values(b), dtypes)
+            first_number, second_number = pair
+            dtypes = (self._dtypes[first_number], self._dtypes[second_number])
+            self._pairs[pair] = Two(self._values(first_number), self._values(second_number), dtypes)
         return self._pairs[pair]
 
     def _values(self, number: int) -> np.ndarray:
@@ -119,16 +119,24 @@ class TensorComparison:
 
     def __init__(self, matched: MatchedTensor, models: Models) -> None:
         self._matched = matched
-        self._numbers = [n for n, tensor in enumerate(matched.tensors) if tensor is not None]
-        self._dtypes = {n: matched.tensors[n].dtype for n in self._numbers}  # type: ignore[union-attr]
+        self._numbers = [
+            number for number, tensor in enumerate(matched.tensors) if tensor is not None
+        ]
+        self._dtypes = {number: matched.tensors[number].dtype for number in self._numbers}  # type: ignore[union-attr]
         self._squares = dict.fromkeys(self._numbers, 0.0)
         self._not_finite = dict.fromkeys(self._numbers, 0)
-        pairs = [pair for pair in models.pairs if set(pair) <= set(self._numbers)]
-        self._pairs = [_PairSums((a, b), (self._dtypes[a], self._dtypes[b])) for a, b in pairs]
-        tuned = self._numbers[1:] if models.has_base and self._numbers[0] == 0 else []
-        self._tuned = tuned if len(tuned) > 1 and matched.is_float else []
-        self._products = np.zeros((len(tuned), len(tuned)))
-        self._conflicts = np.zeros((len(tuned), len(tuned), 2), np.int64)
+        present_pairs = [pair for pair in models.pairs if set(pair) <= set(self._numbers)]
+        self._pairs = [
+            _PairSums(
+                (first_number, second_number),
+                (self._dtypes[first_number], self._dtypes[second_number]),
+            )
+            for first_number, second_number in present_pairs
+        ]
+        tuned_numbers = self._numbers[1:] if models.has_base and self._numbers[0] == 0 else []
+        self._tuned = tuned_numbers if len(tuned_numbers) > 1 and matched.is_float else []
+        self._products = np.zeros((len(tuned_numbers), len(tuned_numbers)))
+        self._conflicts = np.zeros((len(tuned_numbers), len(tuned_numbers), 2), np.int64)
         self._row = matched.row if 0 < matched.row <= PIECE_ELEMENTS else 1
         self._block = max(1, AT_ONCE // self._row) * self._row
 
@@ -148,13 +156,13 @@ class TensorComparison:
         )
         piece = max(1, wanted_elements // self._block) * self._block
         readers = {
-            n: InOrder(tensor, n, evaluation)
-            for n, tensor in enumerate(self._matched.tensors)
+            number: InOrder(tensor, number, evaluation)
+            for number, tensor in enumerate(self._matched.tensors)
             if tensor is not None
         }
         for start in range(0, self._matched.elements, piece):
             stop = min(start + piece, self._matched.elements)
-            pieces = {n: reader.next(stop - start) for n, reader in readers.items()}
+            pieces = {number: reader.next(stop - start) for number, reader in readers.items()}
             count_read(sum(len(piece_bytes) for piece_bytes in pieces.values()))
             if self._matched.is_float:
                 if not start and self._row > 1:
@@ -166,15 +174,17 @@ class TensorComparison:
 
     def _propose(self, pieces: dict[int, np.ndarray], rows: int) -> None:
         """Have each pair examine evenly spaced rows of the first piece."""
-        proposing = np.linspace(0, rows - 1, min(rows, PROPOSING_ROWS)).astype(int)
-        few_rows = proposing[:: max(1, len(proposing) // SEEN_ROWS)]
+        proposing_rows = np.linspace(0, rows - 1, min(rows, PROPOSING_ROWS)).astype(int)
+        few_rows = proposing_rows[:: max(1, len(proposing_rows) // SEEN_ROWS)]
 
         for sums in self._pairs:
-            few_elements, every = (
-                partial(self._pair_numbers, sums.pair, partial(self._rows, pieces, rows, chosen))
-                for chosen in (few_rows, proposing)
+            few_elements, all_elements = (
+                partial(
+                    self._pair_numbers, sums.pair, partial(self._rows, pieces, rows, chosen_rows)
+                )
+                for chosen_rows in (few_rows, proposing_rows)
             )
-            sums.propose(few_elements(), every)
+            sums.propose(few_elements(), all_elements)
 
     def _pair_numbers(self, pair: Pair, numbers: Callable[[int], np.ndarray]) -> Two:
         """Return the elements of a pair, from a function that returns those of one model."""
@@ -191,53 +201,66 @@ class TensorComparison:
     def _add_bytes(self, data: dict[int, np.ndarray]) -> None:
         """Count the differing elements of tensors that are not floats."""
         for sums in self._pairs:
-            first, second = (data[n] for n in sums.pair)
+            first_bytes, second_bytes = (data[number] for number in sums.pair)
             width = BITS[sums.dtypes[0]] // 8
-            if len(first) and not np.array_equal(first, second):
-                differ = (first != second).reshape(-1, max(1, width)).any(axis=1)
-                sums.differing += int(np.count_nonzero(differ))
+            if len(first_bytes) and not np.array_equal(first_bytes, second_bytes):
+                is_different = (first_bytes != second_bytes).reshape(-1, max(1, width)).any(axis=1)
+                sums.differing += int(np.count_nonzero(is_different))
 
     def _add_piece(self, data: dict[int, np.ndarray], elements: int) -> None:
-        widths = {n: BITS[self._dtypes[n]] // 8 for n in self._numbers}
+        widths = {number: BITS[self._dtypes[number]] // 8 for number in self._numbers}
         for start in range(0, elements, self._block):
             stop = min(start + self._block, elements)
             self._add_block(
                 {
-                    n: as_vector(data[n][start * width : stop * width], self._dtypes[n])
-                    for n, width in widths.items()
+                    number: as_vector(
+                        data[number][start * width : stop * width], self._dtypes[number]
+                    )
+                    for number, width in widths.items()
                 }
             )
 
     def _add_block(self, stored: dict[int, Vector]) -> None:
-        squares, compared = self._compared(stored)
+        squares, distances = self._compared(stored)
         if not all(map(math.isfinite, squares.values())):
             stored = self._zero_where_not_finite(stored)
-            squares, compared = self._compared(stored)
-        for n, square in squares.items():
-            self._squares[n] += square
+            squares, distances = self._compared(stored)
+        for number, sum_of_squares in squares.items():
+            self._squares[number] += sum_of_squares
         block = _Block(stored, self._dtypes)
         for sums in self._pairs:
-            sums.add(compared[sums.pair], block)
+            sums.add(distances[sums.pair], block)
         if self._tuned:
-            self._add_changes([stored[n].less(stored[0]) for n in self._tuned])
+            self._add_changes([stored[number].less(stored[0]) for number in self._tuned])
 
     def _compared(self, stored: dict[int, Vector]) -> tuple[dict[int, float], dict[Pair, Distance]]:
         """Return the sum of squares of each model's elements, and the distance of each pair."""
-        compared = {sums.pair: distance(*(stored[n] for n in sums.pair)) for sums in self._pairs}
-        squares = {n: q for pair, d in compared.items() for n, q in zip(pair, d.squares)}
-        alone = [n for n in self._numbers if n not in squares]
-        squares |= {n: distance(stored[n], stored[n]).squares[0] for n in alone}
-        return squares, compared
+        distances = {
+            sums.pair: distance(*(stored[number] for number in sums.pair)) for sums in self._pairs
+        }
+        squares = {
+            number: sum_of_squares
+            for pair, pair_distance in distances.items()
+            for number, sum_of_squares in zip(pair, pair_distance.squares)
+        }
+        without_pair = [number for number in self._numbers if number not in squares]
+        squares |= {
+            number: distance(stored[number], stored[number]).squares[0] for number in without_pair
+        }
+        return squares, distances
 
     def _zero_where_not_finite(self, stored: dict[int, Vector]) -> dict[int, Vector]:
         """Return the elements, 0 where any model's is not finite; count those of each model."""
-        values = {n: floats(vector) for n, vector in stored.items()}
-        finite = np.ones(len(values[self._numbers[0]]), bool)
-        for n, model_values in values.items():
+        values = {number: floats(vector) for number, vector in stored.items()}
+        all_finite = np.ones(len(values[self._numbers[0]]), bool)
+        for number, model_values in values.items():
             is_finite = np.isfinite(model_values)
-            self._not_finite[n] += int(len(model_values) - np.count_nonzero(is_finite))
-            finite &= is_finite
-        return {n: Vector(np.where(finite, v, np.float32(0))) for n, v in values.items()}
+            self._not_finite[number] += int(len(model_values) - np.count_nonzero(is_finite))
+            all_finite &= is_finite
+        return {
+            number: Vector(np.where(all_finite, model_values, np.float32(0)))
+            for number, model_values in values.items()
+        }
 
     def _add_changes(self, changes: Sequence[Vector]) -> None:
         """Add the products of task vectors, and the counts of their sign conflicts."""
@@ -246,11 +269,11 @@ class TensorComparison:
 
     def _as_row(self) -> Row:
         count = len(self._matched.tensors)
-        squares = self._squares if self._matched.is_float else {}
+        square_by_number = self._squares if self._matched.is_float else {}
         return {
             "elements": self._matched.elements,
-            "squares": [squares.get(n) for n in range(count)],
-            "not_finite": [self._not_finite.get(n, 0) for n in range(count)],
+            "squares": [square_by_number.get(number) for number in range(count)],
+            "not_finite": [self._not_finite.get(number, 0) for number in range(count)],
             "pairs": {
                 f"{sums.pair[0]}-{sums.pair[1]}": sums.as_json(self._matched.elements)
                 for sums in self._pairs

@@ -32,9 +32,14 @@ class PairTotals:
     def of(cls, row: Mapping[str, Any], pair: tuple[int, int]) -> PairTotals:
         """Return the sums of one tensor, from its row in the journal."""
         sums = row["pairs"][f"{pair[0]}-{pair[1]}"]
-        first, second = (row["squares"][number] or 0.0 for number in pair)
+        square_of_first, square_of_second = (row["squares"][number] or 0.0 for number in pair)
         return cls(
-            row["elements"], sums["differing"], first, second, sums["squares"], sums["largest"]
+            row["elements"],
+            sums["differing"],
+            square_of_first,
+            square_of_second,
+            sums["squares"],
+            sums["largest"],
         )
 
     def __add__(self, other: PairTotals) -> PairTotals:

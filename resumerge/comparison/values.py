@@ -72,18 +72,18 @@ def floats(stored: Vector) -> np.ndarray:
     if stored.dtype == F32:
         data: np.ndarray = stored.data
         return data
-    out = np.empty(len(stored), np.float32)
-    round_to(stored, Vector(out))
-    return out
+    values = np.empty(len(stored), np.float32)
+    round_to(stored, Vector(values))
+    return values
 
 
 def rounded(values: np.ndarray, dtype: str) -> np.ndarray:
     """Return float32 numbers rounded to another type, as float32."""
-    narrow = np.empty(len(values) * BITS[dtype] // 8, np.uint8).view(KINDS[code_of(dtype)])
-    round_to(Vector(np.ascontiguousarray(values)), Vector(narrow, code_of(dtype)))
-    out = np.empty(len(values), np.float32)
-    round_to(Vector(narrow, code_of(dtype)), Vector(out))
-    return out
+    narrow_values = np.empty(len(values) * BITS[dtype] // 8, np.uint8).view(KINDS[code_of(dtype)])
+    round_to(Vector(np.ascontiguousarray(values)), Vector(narrow_values, code_of(dtype)))
+    rounded_values = np.empty(len(values), np.float32)
+    round_to(Vector(narrow_values, code_of(dtype)), Vector(rounded_values))
+    return rounded_values
 
 
 def spacing(values: np.ndarray, dtype: str) -> np.ndarray:

@@ -73,14 +73,18 @@ class LowRankChange(MeasuredRelation):
 
     def sentence(self, tensors: Sequence[Compared], total: int, first: str, second: str) -> str:
         details = [tensor["details"] for tensor in tensors]
-        ranks = sorted(found["rank"] for found in details)
-        low, high, usual = ranks[0], ranks[-1], ranks[len(ranks) // 2]
-        text = f"rank {low}" if low == high else f"rank {usual} in most, from {low} to {high}"
-        energy = min(found["energy"] for found in details)
-        note = "; rounding may have made the rest" if energy < AGREE else ""
+        ranks = sorted(tensor_details["rank"] for tensor_details in details)
+        lowest, highest, median_rank = ranks[0], ranks[-1], ranks[len(ranks) // 2]
+        text = (
+            f"rank {lowest}"
+            if lowest == highest
+            else f"rank {median_rank} in most, from {lowest} to {highest}"
+        )
+        least_energy = min(tensor_details["energy"] for tensor_details in details)
+        rounding_note = "; rounding may have made the rest" if least_energy < AGREE else ""
         return (
             f"{tensors_are(tensors, total)} in {second} what {first} has, after a change of low "
-            f"rank: {text}, with {energy:.1%} or more of the change's energy{note}"
+            f"rank: {text}, with {least_energy:.1%} or more of the change's energy{rounding_note}"
         )
 
 
@@ -126,13 +130,13 @@ class Directions:
         count, columns = rows.shape
         if count < _FEWEST or columns < _FEWEST:
             return None
-        wide = rows.astype(np.float64)
-        energies, vectors = np.linalg.eigh(wide @ wide.T)
+        wide_rows = rows.astype(np.float64)
+        energies, vectors = np.linalg.eigh(wide_rows @ wide_rows.T)
         energies, vectors = energies[::-1], vectors[:, ::-1]
         rank = above_noise(energies, float(energies.sum()), count, columns)
         if not rank or rank > 0.6 * count or rank > columns // 4:
             return None
-        directions, _ = np.linalg.qr(wide.T @ vectors[:, : min(rank + _MORE, count)])
+        directions, _ = np.linalg.qr(wide_rows.T @ vectors[:, : min(rank + _MORE, count)])
         return cls(np.ascontiguousarray(directions, np.float32))
 
     def add(self, two: Two) -> None:
@@ -161,12 +165,12 @@ class Directions:
         rank = above_noise(energies, change, rows, columns)
         if not rank or differing < _EVIDENCE * rank * (rows + columns):
             return None
-        kept = float(energies[:rank].sum())
+        kept_energy = float(energies[:rank].sum())
         return {
             "rank": rank,
             "of": min(rows, columns),
-            "energy": min(1.0, kept / change),
-            "rounding": change - kept <= self._rounding,
+            "energy": min(1.0, kept_energy / change),
+            "rounding": change - kept_energy <= self._rounding,
         }
 
 
@@ -180,11 +184,11 @@ def may_be_low_rank(rows: np.ndarray) -> bool:
     norms = np.sqrt(np.diag(products))
     if not np.isfinite(norms).all() or np.count_nonzero(norms) < _FEWEST // 2:
         return False
-    nonzero = norms > 0
-    cosines = products[nonzero][:, nonzero] / np.outer(norms[nonzero], norms[nonzero])
+    is_nonzero = norms > 0
+    cosines = products[is_nonzero][:, is_nonzero] / np.outer(norms[is_nonzero], norms[is_nonzero])
     count = len(cosines)
-    spread = count / float((cosines**2).sum())
-    return bool(spread < _APART / (1 + count / rows.shape[1]))
+    direction_count = count / float((cosines**2).sum())
+    return bool(direction_count < _APART / (1 + count / rows.shape[1]))
 
 
 def above_noise(energies: np.ndarray, total: float, rows: int, columns: int) -> int:

@@ -59,12 +59,12 @@ class QuantisedCopy(MeasuredRelation):
 
     def sentence(self, tensors: Sequence[Compared], total: int, first: str, second: str) -> str:
         details = [tensor["details"] for tensor in tensors]
-        kinds = sorted({_kind(found) for found in details})
-        narrow, exact = narrow_and_exact(details, first, second)
-        nearest = min(found["nearest"] for found in details)
+        kinds = sorted({_kind(tensor_details) for tensor_details in details})
+        copy, original = narrow_and_exact(details, first, second)
+        share = min(tensor_details["nearest"] for tensor_details in details)
         return (
-            f"{tensors_are(tensors, total)} in {narrow} on a grid of {' or '.join(kinds)}, as "
-            f"quantising {exact} and back gives ({nearest:.2%} or more of the elements are the "
+            f"{tensors_are(tensors, total)} in {copy} on a grid of {' or '.join(kinds)}, as "
+            f"quantising {original} and back gives ({share:.2%} or more of the elements are the "
             f"nearest point; seen in {details[0]['rows']} rows of each)"
         )
 
@@ -82,10 +82,10 @@ class GridEvidence(Evidence):
 
     def propose(self, few: Two, every: Callable[[], Two]) -> None:
         first_dtype, second_dtype = self._dtypes
-        if (grid := grid_of(few.second, few.first, second_dtype)) is not None:
-            self._grid = {**grid, "of_first": True}
-        elif (grid := grid_of(few.first, few.second, first_dtype)) is not None:
-            self._grid = {**grid, "of_first": False}
+        if (grid_facts := grid_of(few.second, few.first, second_dtype)) is not None:
+            self._grid = {**grid_facts, "of_first": True}
+        elif (grid_facts := grid_of(few.first, few.second, first_dtype)) is not None:
+            self._grid = {**grid_facts, "of_first": False}
 
     def add(self, two: Callable[[], Two]) -> None:
         """Do nothing: the rows that were examined are the evidence."""
@@ -136,22 +136,25 @@ def grid_of(values: np.ndarray, other: np.ndarray, dtype: str) -> dict[str, Any]
         elements on the grid; `nearest`, the share of elements that are the nearest point to the
         other's; `rows`, the number of rows that were examined.
     """
-    for group in _GROUPS:
-        width = group or values.shape[1]
-        if group and (values.shape[1] % group or values.shape[1] == group):
+    for group_size in _GROUPS:
+        width = group_size or values.shape[1]
+        if group_size and (values.shape[1] % group_size or values.shape[1] == group_size):
             continue
         few_groups = _Groups(_first(values, width), _first(other, width), dtype, _FIRST)
         all_groups = _Groups(values.reshape(-1, width), other.reshape(-1, width), dtype)
         for grid, share in zip(_GRIDS, few_groups.shares(_GRIDS)):
             if share < _ON_GRID or few_groups.nearest(grid) is None:
                 continue
-            on = float(all_groups.shares([grid])[0])
-            if on >= _ON_GRID and (nearest := all_groups.nearest(grid)) is not None:
+            share_on_grid = float(all_groups.shares([grid])[0])
+            if (
+                share_on_grid >= _ON_GRID
+                and (share_nearest := all_groups.nearest(grid)) is not None
+            ):
                 return {
                     "grid": grid.name,
-                    "group": group,
-                    "on": on,
-                    "nearest": nearest,
+                    "group": group_size,
+                    "on": share_on_grid,
+                    "nearest": share_nearest,
                     "rows": len(values),
                 }
     return None
@@ -186,11 +189,11 @@ class _Groups:
             return np.zeros(len(grids))
         steps = np.stack([self._step(grid) for grid in grids])
         tolerance = self._tolerance(steps)
-        places = self._values[self._used] / steps
-        on = np.abs(places - np.rint(places)) <= tolerance
-        chance = np.minimum(1, 2 * tolerance).reshape(len(grids), -1).mean(axis=1)
-        shares: np.ndarray = on.reshape(len(grids), -1).mean(axis=1)
-        return np.where(chance > _CHANCE, 0.0, shares)
+        grid_positions = self._values[self._used] / steps
+        is_on_grid = np.abs(grid_positions - np.rint(grid_positions)) <= tolerance
+        share_by_chance = np.minimum(1, 2 * tolerance).reshape(len(grids), -1).mean(axis=1)
+        shares: np.ndarray = is_on_grid.reshape(len(grids), -1).mean(axis=1)
+        return np.where(share_by_chance > _CHANCE, 0.0, shares)
 
     def nearest(self, grid: _Grid) -> float | None:
         """Return the share of elements that are the point of a grid nearest to the other's.
@@ -198,10 +201,10 @@ class _Groups:
         None if most elements are further than a step from the other's.
         """
         step = self._step(grid)
-        away = np.abs(self._other[self._used] - self._values[self._used]) / step
-        if float(np.median(away)) > 1:
+        distance_in_steps = np.abs(self._other[self._used] - self._values[self._used]) / step
+        if float(np.median(distance_in_steps)) > 1:
             return None
-        return float((away <= 0.5 + self._tolerance(step)).mean())
+        return float((distance_in_steps <= 0.5 + self._tolerance(step)).mean())
 
     def _step(self, grid: _Grid) -> np.ndarray:
         length = self._magnitude if grid.symmetric else self._length

@@ -35,12 +35,12 @@ class RoundedCopy(MeasuredRelation):
 
     def sentence(self, tensors: Sequence[Compared], total: int, first: str, second: str) -> str:
         details = [tensor["details"] for tensor in tensors]
-        types = sorted({found["dtype"] for found in details})
-        narrow, exact = narrow_and_exact(details, first, second)
-        share = min(found["share"] for found in details)
+        dtypes = sorted({tensor_details["dtype"] for tensor_details in details})
+        rounded_model, exact_model = narrow_and_exact(details, first, second)
+        share = min(tensor_details["share"] for tensor_details in details)
         return (
-            f"{tensors_are(tensors, total)} in {narrow} what {exact} has, rounded to "
-            f"{' or '.join(types)} ({at_least(share)} of the elements that differ)"
+            f"{tensors_are(tensors, total)} in {rounded_model} what {exact_model} has, rounded to "
+            f"{' or '.join(dtypes)} ({at_least(share)} of the elements that differ)"
         )
 
 
@@ -58,20 +58,22 @@ class RoundingCount(ElementCount):
 
     @classmethod
     def proposed(cls, two: Two) -> RoundingCount | None:
-        types = dict.fromkeys(("BF16", "F16", *(d for d in two.dtypes if d in SPACING)))
-        for dtype in types:
+        dtypes = dict.fromkeys(
+            ("BF16", "F16", *(dtype for dtype in two.dtypes if dtype in SPACING))
+        )
+        for dtype in dtypes:
             for of_first in (True, False):
                 if cls(dtype, of_first=of_first).is_shown_by(two):
                     return cls(dtype, of_first=of_first)
         return None
 
     def add(self, two: Two) -> None:
-        where = two.differ
-        exact, narrow = two.first[where], two.second[where]
+        is_different = two.differ
+        exact_values, narrow_values = two.first[is_different], two.second[is_different]
         if not self._of_first:
-            exact, narrow = narrow, exact
-        self.agreeing += int(np.count_nonzero(rounded(exact, self._dtype) == narrow))
-        self.counted += len(exact)
+            exact_values, narrow_values = narrow_values, exact_values
+        self.agreeing += int(np.count_nonzero(rounded(exact_values, self._dtype) == narrow_values))
+        self.counted += len(exact_values)
 
     def as_json(self) -> dict[str, Any]:
         return {"dtype": self._dtype, "of_first": self._of_first, "share": self.share}

@@ -49,10 +49,18 @@ class ScaledCopy(MeasuredRelation):
 
     def sentence(self, tensors: Sequence[Compared], total: int, first: str, second: str) -> str:
         factors = [tensor["details"]["factor"] for tensor in tensors]
-        low, high, elements = min(factors), max(factors), sum(t["elements"] for t in tensors)
-        mean = sum(t["details"]["factor"] * t["elements"] for t in tensors) / elements
-        is_one_factor = high - low <= _SPREAD * abs(mean)
-        text = f"{mean:.4g}" if is_one_factor else f"factors from {low:.4g} to {high:.4g}"
+        lowest, highest, elements = (
+            min(factors),
+            max(factors),
+            sum(tensor["elements"] for tensor in tensors),
+        )
+        mean_factor = (
+            sum(tensor["details"]["factor"] * tensor["elements"] for tensor in tensors) / elements
+        )
+        is_one_factor = highest - lowest <= _SPREAD * abs(mean_factor)
+        text = (
+            f"{mean_factor:.4g}" if is_one_factor else f"factors from {lowest:.4g} to {highest:.4g}"
+        )
         share = min(tensor["details"]["share"] for tensor in tensors)
         return (
             f"{tensors_are(tensors, total)} in {second} what {first} has, scaled by {text} "
@@ -74,23 +82,23 @@ class ScalingCount(ElementCount):
     @classmethod
     def proposed(cls, two: Two) -> ScalingCount | None:
         products = row_gram([Vector(two.first), Vector(two.second)], len(two.first))
-        squares, product = products[0, 0, 0], products[0, 1, 0]
-        if not squares or not product:
+        square_of_first, product = products[0, 0, 0], products[0, 1, 0]
+        if not square_of_first or not product:
             return None
-        best_factor = float(product / squares)
+        best_factor = float(product / square_of_first)
         return cls(best_factor) if cls(best_factor).is_shown_by(two) else None
 
     def add(self, two: Two) -> None:
-        scaled = two.first.astype(np.float64) * self._factor
+        scaled_values = two.first.astype(np.float64) * self._factor
         values, dtype = two.coarser
         step = spacing(values, dtype)
         if two.is_first_coarser:
             step = step * np.float32(abs(self._factor))
         # Equal zeros are no evidence of a factor; all other numbers are.
-        counted = two.differ | (two.first != 0)
-        agree = np.abs(two.second - scaled) <= _TOLERANCE * step
-        self.agreeing += int(np.count_nonzero(agree & counted))
-        self.counted += int(np.count_nonzero(counted))
+        is_evidence = two.differ | (two.first != 0)
+        is_near = np.abs(two.second - scaled_values) <= _TOLERANCE * step
+        self.agreeing += int(np.count_nonzero(is_near & is_evidence))
+        self.counted += int(np.count_nonzero(is_evidence))
 
     def as_json(self) -> dict[str, Any]:
         return {"factor": self._factor, "share": self.share}

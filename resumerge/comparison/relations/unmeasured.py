@@ -33,12 +33,12 @@ class Different(Relation):
         return {} if sums["differing"] else None
 
     def sentence(self, tensors: Sequence[Compared], total: int, first: str, second: str) -> str:
-        measured = [tensor for tensor in tensors if tensor["relative_l2"] is not None]
-        worst = max(measured, key=lambda tensor: tensor["relative_l2"], default=None)
+        measured_tensors = [tensor for tensor in tensors if tensor["relative_l2"] is not None]
+        farthest = max(measured_tensors, key=lambda tensor: tensor["relative_l2"], default=None)
         text = f"{tensors_are(tensors, total)} different, by no relation that is looked for"
-        if worst is None:
+        if farthest is None:
             return text
-        example = f"{worst['name']}, with a relative L2 of {worst['relative_l2']:.3g}"
+        example = f"{farthest['name']}, with a relative L2 of {farthest['relative_l2']:.3g}"
         return f"{text}; most of all {example}"
 
 
