@@ -94,7 +94,12 @@ def saved_names(chosen: Collection[str], every: Set[str]) -> list[str]:
     other_names = every - set(chosen)
     words = {name.rpartition(".")[2] for name in chosen}
     exact_words = {word for word in words if not any(name.endswith(word) for name in other_names)}
-    return sorted({w if (w := name.rpartition(".")[2]) in exact_words else name for name in chosen})
+    return sorted(
+        {
+            word_at_end if (word_at_end := name.rpartition(".")[2]) in exact_words else name
+            for name in chosen
+        }
+    )
 
 
 def _ends(chosen: Iterable[str], every: Set[str]) -> list[str]:

@@ -74,7 +74,7 @@ class ModuleChoice:
         self.modules = [kinds.module(name, pairs) for name, pairs in pairs_of_modules.items()]
         self._tied = {id(pair.own) for pair in self.matching.pairs if pair.tied}
         with self.open_tensors(self.models.sources) as evaluation:
-            changed = {
+            changed_names = {
                 pair.name
                 for pair in self.matching.pairs
                 if differ(evaluation, [(pair.own, pair.base)])
@@ -85,22 +85,22 @@ class ModuleChoice:
                 else:
                     self._leave_out(experts.matrices, UnusedReason.UNCHANGED)
         for module in self.modules:
-            self._choose(module, changed)
+            self._choose(module, changed_names)
         self._save_around_bare()
         self._save_same_endings()
-        self._choose_biases(changed)
-        self._unused(changed)
+        self._choose_biases(changed_names)
+        self._unused(changed_names)
         if not (self.decomposed or self.experts):
             has_whole = self.saved or self.biases
             self.problems.append(self._only_whole() if has_whole else self._nothing())
 
     def _choose(self, module: TunedModule, changed: set[str]) -> None:
         """Choose the adapter's contents for a module: matrices, all its tensors, or nothing."""
-        different = {role for role, pair in module.pairs.items() if pair.name in changed}
-        if not different - {"bias"} and not self._is_named(module):
+        changed_roles = {role for role, pair in module.pairs.items() if pair.name in changed}
+        if not changed_roles - {"bias"} and not self._is_named(module):
             return
-        if bare := different - {"weight", "bias"}:
-            self._choose_bare(module, bare)
+        if bare_roles := changed_roles - {"weight", "bias"}:
+            self._choose_bare(module, bare_roles)
         elif self._is_named(module):
             self.saved[module.name] = module
         elif module.is_vocabulary and not self._is_decomposed(module):
@@ -120,8 +120,8 @@ class ModuleChoice:
     def _choose_bare(self, module: TunedModule, roles: set[str]) -> None:
         """Save a module whole because a parameter other than weight and bias differs."""
         names = [module.pairs[role].name for role in sorted(roles)]
-        left_out = not self.is_included(module.name) or self.extraction.skip_undecomposable
-        if left_out:
+        is_left_out = not self.is_included(module.name) or self.extraction.skip_undecomposable
+        if is_left_out:
             self.not_extracted += names
         elif module.name:
             self.saved[module.name] = module
@@ -139,19 +139,19 @@ class ModuleChoice:
 
     def _save_around_bare(self) -> None:
         """Save the modules and experts inside modules that are saved for a bare parameter."""
-        inside = tuple(f"{name}." for name in self._around_bare)
+        inner_prefixes = tuple(f"{name}." for name in self._around_bare)
         for module in self.modules:
-            if module.name.startswith(inside):
+            if module.name.startswith(inner_prefixes):
                 self.saved[module.name] = module
                 self.decomposed.pop(module.name, None)
-        for name in [name for name in self.experts if name.startswith(inside)]:
+        for name in [name for name in self.experts if name.startswith(inner_prefixes)]:
             self.whole_experts[name] = self.experts.pop(name)
-            bases = (base for _, base in self.whole_experts[name].matrices)
-            self.left_out += (LeftOut(base, UnusedReason.FROM_ANOTHER) for base in bases)
+            base_matrices = (base for _, base in self.whole_experts[name].matrices)
+            self.left_out += (LeftOut(base, UnusedReason.FROM_ANOTHER) for base in base_matrices)
 
     def _save_same_endings(self) -> None:
         """Save modules whose names end with a saved module's name: peft expects these as well."""
-        top_level = [saved for saved in self.saved_modules if "." not in saved]
+        top_level = [saved_name for saved_name in self.saved_modules if "." not in saved_name]
         for module in self.modules:
             if (
                 top_level
@@ -185,11 +185,13 @@ class ModuleChoice:
             for role, pair in module.pairs.items()
             if role == "bias" and module.name not in self.saved
         ]
-        included = [p for p in biases if p.name in changed and self.is_included(p.module)]
-        if not included:
+        included_biases = [
+            bias for bias in biases if bias.name in changed and self.is_included(bias.module)
+        ]
+        if not included_biases:
             self.not_extracted += (pair.name for pair in biases if pair.name in changed)
         elif self.extraction.skip_undecomposable:
-            self.not_extracted += (pair.name for pair in included)
+            self.not_extracted += (pair.name for pair in included_biases)
         else:
             self.biases = biases
 
@@ -206,8 +208,8 @@ class ModuleChoice:
 
     def is_included(self, name: str) -> bool:
         """Return whether the regular expressions include a module."""
-        include = self.extraction.include
-        if include and not any(re.search(expression, name) for expression in include):
+        inclusions = self.extraction.include
+        if inclusions and not any(re.search(expression, name) for expression in inclusions):
             return False
         return not self._is_excluded(name)
 
@@ -216,18 +218,18 @@ class ModuleChoice:
 
     def _unused(self, changed: set[str]) -> None:
         """Record why tensors are not used."""
-        biases = {pair.name for pair in self.biases}
+        bias_names = {pair.name for pair in self.biases}
         for module in self.modules:
             for role, pair in module.pairs.items():
-                is_used = module.name in self.saved or pair.name in biases
+                is_used = module.name in self.saved or pair.name in bias_names
                 if is_used:
                     self.left_out += (
                         LeftOut(tensor, UnusedReason.FROM_ANOTHER)
                         for tensor in (pair.own, pair.base)
                     )
                 elif module.name not in self.decomposed or role != "weight":
-                    unchanged = pair.name not in changed
-                    reason = UnusedReason.UNCHANGED if unchanged else UnusedReason.NOT_EXTRACTED
+                    is_unchanged = pair.name not in changed
+                    reason = UnusedReason.UNCHANGED if is_unchanged else UnusedReason.NOT_EXTRACTED
                     self._leave_out([(pair.own, pair.base)], reason)
 
     def _leave_out(self, pairs: Iterable[tuple[Tensor, Tensor]], reason: UnusedReason) -> None:
@@ -245,17 +247,17 @@ class ModuleChoice:
         )
 
     def _nothing(self) -> Problem:
-        own, base = self.models.reference, self.base
+        model, base = self.models.reference, self.base
         if self.not_extracted:
             return self.recipe.problem(
-                f"Nothing of {own} is left to extract",
+                f"Nothing of {model} is left to extract",
                 "extract_lora",
                 expected="a module that differs from the base model's, and is not left out",
                 found=f"{some(self.not_extracted, most=SHOWN)} left out",
                 fix="Change --include-regex, --exclude-regex or --skip-undecomposable",
             )
         return self.recipe.problem(
-            f"{own} equals {base}: there is nothing to extract",
+            f"{model} equals {base}: there is nothing to extract",
             "extract_lora.model",
             expected="a model that was trained from the base model",
             found="every tensor the same in both",

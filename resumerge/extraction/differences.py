@@ -34,8 +34,10 @@ OpenTensors = Callable[[Mapping[Any, Source]], AbstractContextManager[Evaluation
 @contextmanager
 def open_tensors(sources: Mapping[Any, Source]) -> Iterator[EvaluationOf]:
     """Yield the means to read models' tensors; remote files outside the cache are streamed."""
-    numbered = {s.number: replace(s, streams=True) for s in sources.values() if s.files}
-    reader = SourceReader(numbered)
+    source_by_number = {
+        source.number: replace(source, streams=True) for source in sources.values() if source.files
+    }
+    reader = SourceReader(source_by_number)
     try:
         evaluation = Evaluation(reader, Buffers(), HeldValues(HELD_BYTES), _no_method, {})
         yield lambda tensors: evaluation
@@ -59,8 +61,10 @@ def _differs(evaluation_of: EvaluationOf, own: Tensor, other: Tensor) -> bool:
     start, count = 0, FIRST
     while start < own.numel:
         stop = min(start + count, own.numel)
-        first, second = (_numbers(evaluation, t, start, stop) for t in (own, other))
-        if not np.array_equal(first, second):
+        own_numbers, other_numbers = (
+            _numbers(evaluation, tensor, start, stop) for tensor in (own, other)
+        )
+        if not np.array_equal(own_numbers, other_numbers):
             return True
         start, count = stop, min(8 * count, LARGEST)
     return False

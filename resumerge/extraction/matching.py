@@ -101,17 +101,17 @@ class Matching:
 
     def __post_init__(self) -> None:
         model = self.models.sources[self.models.reference]
-        canonical = CanonicalNames(model.tensors, model.config)
+        model_canonical = CanonicalNames(model.tensors, model.config)
         base = self.models.sources[self.base]
         base_canonical = CanonicalNames(base.tensors, base.config)
         base_names = {base_canonical.of(name): name for name in base.tensors}
-        tied = tied_names(model.config, model.tensors)
+        tied_to = tied_names(model.config, model.tensors)
         matched_names: set[str] = set()
         only_in_model: list[str] = []
-        packed: dict[str, list[str]] = {}
-        for name in [*self.models.ordered(self.models.reference), *tied]:
-            tensor = model.tensors[tied.get(name, name)]
-            transformers_name = canonical.of(name)
+        names_of_packed: dict[str, list[str]] = {}
+        for name in [*self.models.ordered(self.models.reference), *tied_to]:
+            tensor = model.tensors[tied_to.get(name, name)]
+            transformers_name = model_canonical.of(name)
             base_name = self.models.name_in(self.base, name)
             if base_name not in base.tensors:
                 base_name = base_names.get(transformers_name, base_name)
@@ -121,40 +121,57 @@ class Matching:
                 if transformers_name.endswith(f".{COUNTER}"):
                     self.counters[transformers_name.removesuffix(f".{COUNTER}")] = tensor
             elif _is_of_experts(transformers_name):
-                packed.setdefault(transformers_name, []).append(name)
+                names_of_packed.setdefault(transformers_name, []).append(name)
             elif (base_tensor := self.models.find(self.base, base_name)) is not None:
-                self.pairs.append(Pair(transformers_name, tensor, base_tensor, name in tied))
+                self.pairs.append(Pair(transformers_name, tensor, base_tensor, name in tied_to))
                 matched_names |= {base_name, base_tensor.name}
             else:
                 only_in_model.append(name)
-        matched_names |= self._match_experts(packed, only_in_model)
+        matched_names |= self._match_experts(names_of_packed, only_in_model)
         self._check(model, only_in_model, matched_names)
 
     def _match_experts(self, packed: dict[str, list[str]], lacking: list[str]) -> set[str]:
         """Match the parameters of experts, packed or not; return the matched names of the base."""
-        sides = [Experts(ModelNames(s.tensors), s.tensors) for s in self._both()]
+        experts_of_models = [
+            Experts(ModelNames(source.tensors), source.tensors) for source in self._both()
+        ]
         matched_names: set[str] = set()
-        for name, stored in packed.items():
+        for name, stored_names in packed.items():
             container, _, word = name.rpartition(".")
-            parameters_of_sides = [side.parameters(container) for side in sides]
+            parameters_of_sides = [experts.parameters(container) for experts in experts_of_models]
             matching_parameters = [
                 _parameter(parameters, word) for parameters in parameters_of_sides
             ]
             if None in matching_parameters:
-                lacking += stored
+                lacking += stored_names
                 continue
-            own, other = (parameter for parameter in matching_parameters if parameter is not None)
-            if (own.shape, len(own.experts)) != (other.shape, len(other.experts)):
-                shapes = (f"{len(p.experts)} of {list(p.shape)}" for p in (other, own))
+            own_parameter, base_parameter = (
+                parameter for parameter in matching_parameters if parameter is not None
+            )
+            if (own_parameter.shape, len(own_parameter.experts)) != (
+                base_parameter.shape,
+                len(base_parameter.experts),
+            ):
+                shapes = (
+                    f"{len(parameter.experts)} of {list(parameter.shape)}"
+                    for parameter in (base_parameter, own_parameter)
+                )
                 self.problems.append(self._unlike(name, *shapes))
                 continue
             matrices = tuple(
-                (_as_one(name, own.shape, one), _as_one(name, own.shape, two))
-                for one, two in zip(own.experts, other.experts)
+                (
+                    _as_one(name, own_parameter.shape, own_expert),
+                    _as_one(name, own_parameter.shape, base_expert),
+                )
+                for own_expert, base_expert in zip(own_parameter.experts, base_parameter.experts)
             )
-            transposed = bool(is_stored_transposed(parameters_of_sides[0]))
-            self.experts.append(ExpertsPair(name, matrices, own.shape, transposed))
-            matched_names |= {matrix.name.partition("[")[0] for e in other.experts for matrix in e}
+            is_transposed = bool(is_stored_transposed(parameters_of_sides[0]))
+            self.experts.append(ExpertsPair(name, matrices, own_parameter.shape, is_transposed))
+            matched_names |= {
+                matrix.name.partition("[")[0]
+                for expert in base_parameter.experts
+                for matrix in expert
+            }
         return matched_names
 
     def _both(self) -> Iterator[Source]:
@@ -173,11 +190,12 @@ class Matching:
                 self.left_out.append(LeftOut(tensor, UnusedReason.COMPUTED))
             elif name not in used and tensor.name not in used:
                 only_in_base.append(name)
-        for names, having, other in ((lacking, own, base), (only_in_base, base, own)):
+        for names, owner, lacking_model in ((lacking, own, base), (only_in_base, base, own)):
             if names:
                 self.problems.append(
                     self.recipe.problem(
-                        f"{counted(len(names), 'tensor')} of {having.ref} are not in {other.ref}",
+                        f"{counted(len(names), 'tensor')} of {owner.ref} are not in "
+                        f"{lacking_model.ref}",
                         "base_model",
                         expected="two models of one architecture",
                         found=some(names, most=SHOWN),
@@ -191,7 +209,7 @@ class Matching:
             if pair.own.shape[axis:] != pair.base.shape[axis:]:
                 other_shapes.append(pair)
         self.problems += [
-            self._unlike(pair.name, *(str(list(each.shape)) for each in (pair.base, pair.own)))
+            self._unlike(pair.name, *(str(list(tensor.shape)) for tensor in (pair.base, pair.own)))
             for pair in other_shapes[:SHOWN]
         ]
 

@@ -56,7 +56,8 @@ class MadeAdapter:
     def with_ranks(self, chosen: Mapping[str, int]) -> MadeAdapter:
         """Return the adapter with other ranks, from 1 to the highest rank of each module."""
         ranks = {
-            name: max(1, min(chosen.get(name, most), most)) for name, most in self.highest.items()
+            name: max(1, min(chosen.get(name, highest_rank), highest_rank))
+            for name, highest_rank in self.highest.items()
         }
         ranks |= dict.fromkeys(self.parameters, max(ranks.values()))
         config = {**self.config, **rank_settings(ranks, self.parameters)}
@@ -116,11 +117,13 @@ class _Planner:
     @property
     def _ranks(self) -> dict[str, int]:
         """The rank of each module that has matrices; experts have the highest rank of all."""
-        most = self.extraction.max_rank
-        ranks = {name: min(most, *module.matrix) for name, module in self.choice.decomposed.items()}
-        of_experts = [min(most, *pair.shape) for pair in self.choice.experts.values()]
-        highest = max([*ranks.values(), *of_experts], default=1)
-        return {**ranks, **dict.fromkeys(self.choice.experts, highest)}
+        max_rank = self.extraction.max_rank
+        ranks = {
+            name: min(max_rank, *module.matrix) for name, module in self.choice.decomposed.items()
+        }
+        of_experts = [min(max_rank, *pair.shape) for pair in self.choice.experts.values()]
+        highest_rank = max([*ranks.values(), *of_experts], default=1)
+        return {**ranks, **dict.fromkeys(self.choice.experts, highest_rank)}
 
     def targets(self) -> Iterator[Target]:
         """Yield every tensor of the adapter, in the order of the model's files."""
@@ -136,13 +139,15 @@ class _Planner:
             if module.name in self.choice.decomposed:
                 yield self._factors_of(module, ranks[module.name])
             if (bias := module.pairs.get("bias")) is not None and bias.name in biases:
-                inner = ".base_layer" if module.name in self.choice.decomposed else ""
+                wrapper = ".base_layer" if module.name in self.choice.decomposed else ""
                 saved_bias = bias.own if self.choice.is_included(module.name) else bias.base
-                yield _whole(f"{PREFIX}{module.name}{inner}.bias", saved_bias)
-        for whole in self.choice.whole_experts.values():
-            matrices = tuple(own for own, _ in whole.matrices)
-            stacked = Stacked.of(whole.name, (len(matrices), *whole.shape), matrices)
-            yield _whole(f"{PREFIX}{whole.name}", stacked)
+                yield _whole(f"{PREFIX}{module.name}{wrapper}.bias", saved_bias)
+        for whole_experts in self.choice.whole_experts.values():
+            matrices = tuple(own for own, _ in whole_experts.matrices)
+            stacked_experts = Stacked.of(
+                whole_experts.name, (len(matrices), *whole_experts.shape), matrices
+            )
+            yield _whole(f"{PREFIX}{whole_experts.name}", stacked_experts)
         yield from self._experts(ranks)
 
     def _experts(self, ranks: Mapping[str, int]) -> Iterator[Target]:
@@ -153,21 +158,26 @@ class _Planner:
             pairs.sort(key=lambda pair: PACKED.index(pair.name.rpartition(".")[2]))
             # peft wraps the parameters in the order of their declaration: the first is innermost
             layers = [*accumulate(["", *[".base_layer"] * (len(pairs) - 1)])]
-            for pair, inner in zip(pairs, reversed(layers)):
+            for pair, inner_layers in zip(pairs, reversed(layers)):
                 yield self._factors(
                     pair.name,
                     pair.matrices,
                     pair.shape,
                     pair.transposed,
                     ranks[pair.name],
-                    [f"{pair.module}{inner}.lora_{side}.weight" for side in "AB"],
+                    [
+                        f"{pair.module}{inner_layers}.lora_{matrix_letter}.weight"
+                        for matrix_letter in "AB"
+                    ],
                 )
 
     def _factors_of(self, module: TunedModule, rank: int) -> Target:
         pair, kind = module.weight, module.kind
-        embedding = kind is ModuleKind.EMBEDDING
-        ends = ("lora_embedding_A", "lora_embedding_B") if embedding else ()
-        names = [f"{module.name}.{end}" for end in ends or ("lora_A.weight", "lora_B.weight")]
+        is_embedding = kind is ModuleKind.EMBEDDING
+        embedding_ends = ("lora_embedding_A", "lora_embedding_B") if is_embedding else ()
+        names = [
+            f"{module.name}.{end}" for end in embedding_ends or ("lora_A.weight", "lora_B.weight")
+        ]
         target = self._factors(
             module.name,
             ((pair.own, pair.base),),
@@ -177,9 +187,12 @@ class _Planner:
             names,
         )
         if kind is ModuleKind.CONVOLUTION:
-            outputs, *within = pair.own.shape
-            a, b = target.tensors
-            shapes = {a: (rank, *within), b: (outputs, rank, *(1 for _ in within[1:]))}
+            output_channels, *kernel_shape = pair.own.shape
+            name_of_a, name_of_b = target.tensors
+            shapes = {
+                name_of_a: (rank, *kernel_shape),
+                name_of_b: (output_channels, rank, *(1 for _ in kernel_shape[1:])),
+            }
             return replace(target, tensors=shapes)
         return target
 
@@ -192,13 +205,13 @@ class _Planner:
         rank: int,
         names: list[str],
     ) -> Target:
-        inputs, outputs = matrix if transposed else matrix[::-1]
+        input_size, output_size = matrix if transposed else matrix[::-1]
         width = rank * len(pairs)
         dtype = self._dtype(pairs[0][0])
         factors = Factors(
             name=name,
             dtype=dtype,
-            shape=(width * (inputs + outputs),),
+            shape=(width * (input_size + output_size),),
             pairs=tuple((own.exact, base.exact) for own, base in pairs),
             matrix=matrix,
             transposed=transposed,
@@ -210,8 +223,8 @@ class _Planner:
             key=f"{self.seed}/directions/{name}",
             models=(self.base.text, self.models.reference.text),
         )
-        a, b = (PREFIX + each for each in names)
-        shapes = {a: (width, inputs), b: (outputs, width)}
+        name_of_a, name_of_b = (PREFIX + name_in_model for name_in_model in names)
+        shapes = {name_of_a: (width, input_size), name_of_b: (output_size, width)}
         return Target(name, dtype, factors.shape, factors.numel, factors, shapes)
 
     def _dtype(self, tensor: Tensor) -> str:
@@ -223,23 +236,30 @@ class _Planner:
         """Return the adapter, without its tensors."""
         ranks = self._ranks
         base = self.models.sources[self.base]
-        every = {module.name for module in self.choice.modules}
-        every |= {pair.module for pair in self.choice.matching.experts}
-        for name in list(every):
+        module_names = {module.name for module in self.choice.modules}
+        module_names |= {pair.module for pair in self.choice.matching.experts}
+        for name in list(module_names):
             words = name.split(".")
-            every |= {".".join(words[:count]) for count in range(1, len(words))}
+            module_names |= {".".join(words[:count]) for count in range(1, len(words))}
         config = adapter_config(
             self.base.name if self.base.lora is None else self.base.text,
             base.config,
             ranks=ranks,
             parameters=tuple(self.choice.experts),
             saved=self.choice.saved_modules,
-            every=every,
+            every=module_names,
             every_parameter={pair.name for pair in self.choice.matching.experts},
             biases=bool(self.choice.biases),
         )
-        grown = [m for m in self.choice.saved.values() if m.is_vocabulary and m.is_grown]
-        rows = [(m.weight.base.shape[0], m.weight.own.shape[0]) for m in grown]
+        grown_vocabularies = [
+            module
+            for module in self.choice.saved.values()
+            if module.is_vocabulary and module.is_grown
+        ]
+        rows = [
+            (module.weight.base.shape[0], module.weight.own.shape[0])
+            for module in grown_vocabularies
+        ]
         return MadeAdapter(
             config,
             ranks,
@@ -251,10 +271,10 @@ class _Planner:
 
     def notes(self) -> Iterator[str]:
         """Yield notes for the user."""
-        own, base = self.models.reference, self.base
+        model, base = self.models.reference, self.base
         modules = len(self.choice.decomposed) + len(self.choice.experts)
-        most = self.extraction.max_rank
-        text = f"{counted(modules, 'module')} of {own} get matrices of rank {most} at most"
+        max_rank = self.extraction.max_rank
+        text = f"{counted(modules, 'module')} of {model} get matrices of rank {max_rank} at most"
         if self.choice.saved:
             text += f"; {counted(len(self.choice.saved_modules), 'module')} are saved whole"
         yield text
@@ -274,14 +294,14 @@ class _Planner:
                 f"{some(self.choice.not_extracted, most=SHOWN)}"
             )
         if self.extraction.embed_lora:
-            tables = [m.name for m in self.choice.saved.values() if m.is_vocabulary]
-            if tables:
-                yield f"{some(tables, most=SHOWN)} cannot be decomposed: tied, or of another size"
+            names = [module.name for module in self.choice.saved.values() if module.is_vocabulary]
+            if names:
+                yield f"{some(names, most=SHOWN)} cannot be decomposed: tied, or of another size"
         if (adapter := self.made()).vocabulary is not None:
-            before, after = adapter.vocabulary
+            rows_before, rows_after = adapter.vocabulary
             yield (
-                f"the vocabulary has {after} rows, in the base model {before}: call its "
-                f"resize_token_embeddings({after}) before the adapter is loaded"
+                f"the vocabulary has {rows_after} rows, in the base model {rows_before}: call its "
+                f"resize_token_embeddings({rows_after}) before the adapter is loaded"
             )
 
 
