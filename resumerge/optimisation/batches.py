@@ -38,17 +38,17 @@ class BatchMerges:
             Resumable, Interrupted: as for `resumerge.run`.
         """
         recipes = {number: self._space.recipe(values) for number, values in batch.items()}
-        failed: dict[int, str] = {}
+        failure_by_number: dict[int, str] = {}
         try:
             single_recipes = self._merge_together(batch, recipes)
         except InputError as error:
             problem = error.problems[0].what
-            failed = self._without_model(recipes)
+            failure_by_number = self._without_model(recipes)
             single_recipes = {
-                number: text for number, text in recipes.items() if number not in failed
+                number: text for number, text in recipes.items() if number not in failure_by_number
             }
             try:
-                if not failed:
+                if not failure_by_number:
                     raise
                 single_recipes = self._merge_together(batch, single_recipes)
             except InputError:
@@ -58,10 +58,10 @@ class BatchMerges:
             try:
                 self._models.merge(number, recipe, self._reporter)
             except InputError:
-                failed |= self._without_model({number: recipe})
-                if number not in failed:
+                failure_by_number |= self._without_model({number: recipe})
+                if number not in failure_by_number:
                     raise
-        return failed
+        return failure_by_number
 
     def _merge_together(
         self, batch: Mapping[int, Values], recipes: dict[int, str]
@@ -77,12 +77,12 @@ class BatchMerges:
         first_numbers: dict[str, int] = {}
         for number, recipe in recipes.items():
             first_numbers.setdefault(recipe, number)
-        merged = {number: recipe for recipe, number in first_numbers.items()}
-        if len(merged) < 2:
+        merged_recipes = {number: recipe for recipe, number in first_numbers.items()}
+        if len(merged_recipes) < 2:
             return recipes
-        sweep = self._space.sweep({variant(number): batch[number] for number in merged})
-        self._models.merge_together(batch, merged, sweep, self._reporter)
-        return {number: text for number, text in recipes.items() if number not in merged}
+        sweep = self._space.sweep({variant(number): batch[number] for number in merged_recipes})
+        self._models.merge_together(batch, merged_recipes, sweep, self._reporter)
+        return {number: text for number, text in recipes.items() if number not in merged_recipes}
 
     def _without_model(self, recipes: Mapping[int, str]) -> dict[int, str]:
         """Return the reason for each recipe that makes no model, by the trial's number.
@@ -113,5 +113,7 @@ def check_models(space: Space, models: TrialModels) -> None:
             models.plan(parse_recipe(space.recipe(space.between(share)), space.file))
             return
         except InputError as error:
-            problems = problems or [space.placed(each) for each in error.problems]
+            problems = problems or [
+                space.placed(recipe_problem) for recipe_problem in error.problems
+            ]
     raise InputError(problems)

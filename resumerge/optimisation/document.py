@@ -42,7 +42,7 @@ def document_of(
         models: the models of the trials.
         unfinished: the state of trials that are not finished.
     """
-    ranked = study.ranked()
+    ranked_trials = study.ranked()
     has_several = len(settings.directions) > 1
     rows = [
         row_of(trial, settings, models, unfinished, kept=models.is_kept(trial.number))
@@ -56,8 +56,8 @@ def document_of(
         "objectives": objectives(settings, rows),
         "parameters": list(space.suggestions),
         "trials": rows,
-        "best": [trial.number for trial in (ranked if has_several else ranked[:1])],
-        "best_recipe": str(out / BEST_RECIPE) if ranked and not has_several else None,
+        "best": [trial.number for trial in (ranked_trials if has_several else ranked_trials[:1])],
+        "best_recipe": str(out / BEST_RECIPE) if ranked_trials and not has_several else None,
         "importances": study.importances(),
     }
 
@@ -109,12 +109,12 @@ def search_json(folder: Path) -> dict[str, Any]:
         InputError: Optuna is not installed.
         Resumable: its study cannot be read.
     """
-    described = describe_search(folder)
+    entry = describe_search(folder)
     settings = Settings.of(attributes_of(folder)[SETTINGS])
-    space = parse_space(settings.space, described["space"])
+    space = parse_space(settings.space, entry["space"])
     check_sampler(settings.sampler, len(settings.directions), space)
-    out, options = Path(described["output"]), Options(state_dir=folder.parents[1])
-    models = TrialModels(out, options, Storage(), StopRequest())
-    with open_study(folder, settings, space) as opened:
-        unfinished = RUNNING if described["state"] == RUNNING else INTERRUPTED
-        return described | document_of(out, settings, opened, space, models, unfinished)
+    output, options = Path(entry["output"]), Options(state_dir=folder.parents[1])
+    models = TrialModels(output, options, Storage(), StopRequest())
+    with open_study(folder, settings, space) as study:
+        unfinished_state = RUNNING if entry["state"] == RUNNING else INTERRUPTED
+        return entry | document_of(output, settings, study, space, models, unfinished_state)

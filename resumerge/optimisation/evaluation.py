@@ -79,12 +79,12 @@ class _Evaluation:
         self._began, self._process = perf_counter(), candidate.folder / PROCESS
         self._code: int | None = None
         with (
-            (candidate.folder / STDOUT).open("wb") as out,
-            (candidate.folder / STDERR).open("wb") as err,
+            (candidate.folder / STDOUT).open("wb") as stdout_file,
+            (candidate.folder / STDERR).open("wb") as stderr_file,
         ):
             self._command = subprocess.Popen(
                 line.replace(MODEL, shlex.quote(str(candidate.model))),
-                shell=True, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+                shell=True, stdin=subprocess.DEVNULL, stdout=stdout_file, stderr=stderr_file,
                 start_new_session=True, env={**os.environ, JOB: str(job)},
             )  # fmt: skip
         try:
@@ -115,8 +115,8 @@ class _Evaluation:
         error = ""
         try:
             metrics = self._metrics()
-        except TrialFailed as failed:
-            error = str(failed)
+        except TrialFailed as failure:
+            error = str(failure)
         return Evaluated(self.candidate.number, metrics, error, perf_counter() - self._began)
 
     def _metrics(self) -> dict[str, float]:
@@ -124,8 +124,8 @@ class _Evaluation:
         if code is None:
             raise TrialFailed(f"it took longer than {self._seconds:g} s, and was killed")
         if code != 0:
-            how = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
-            raise TrialFailed(f"it {how}{_last_words(self.candidate.folder / STDERR)}")
+            ending = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
+            raise TrialFailed(f"it {ending}{_last_words(self.candidate.folder / STDERR)}")
         return read_metrics(_last_line(self.candidate.folder / STDOUT))
 
 
@@ -156,22 +156,22 @@ def evaluate(
     """
     for candidate in candidates:
         _kill_leftovers(candidate.folder / PROCESS)
-    waiting, running = list(candidates), dict[int, _Evaluation]()
+    waiting_candidates, running = list(candidates), dict[int, _Evaluation]()
     try:
-        while waiting or running:
+        while waiting_candidates or running:
             for job in range(jobs):
-                if waiting and job not in running:
+                if waiting_candidates and job not in running:
                     with stop.deferred():
-                        running[job] = _Evaluation(command, waiting.pop(0), seconds, job)
-            wait = _POLL_SECONDS
+                        running[job] = _Evaluation(command, waiting_candidates.pop(0), seconds, job)
+            poll_seconds = _POLL_SECONDS
             for job, evaluation in sorted(
                 running.items(), key=lambda each: each[1].candidate.number
             ):
-                if evaluation.is_over(wait):
+                if evaluation.is_over(poll_seconds):
                     del running[job]
                     evaluation.end()
                     yield evaluation.result()
-                wait = 0.0
+                poll_seconds = 0.0
             stop.check()
             heartbeat()
     finally:
@@ -182,12 +182,12 @@ def evaluate(
 def _kill_leftovers(path: Path) -> None:
     """Kill the command that a file names, if it still runs."""
     try:
-        pid, born = map(int, path.read_text().split())
+        pid, start_ticks = map(int, path.read_text().split())
     except (OSError, ValueError):
         return
-    if born and birth(pid) == born:
+    if start_ticks and birth(pid) == start_ticks:
         _kill(pid)
-        while birth(pid) == born:
+        while birth(pid) == start_ticks:
             sleep(_POLL_SECONDS)
 
 

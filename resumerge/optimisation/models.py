@@ -96,8 +96,8 @@ class TrialModels:
         runs = self._runs.of_output(folder / MODEL)
         for number, recipe in recipes.items():
             reporter.doing(f"a run for the model of trial {number}")
-            swept = SweptModel(runs[-1], variant(number)) if runs else None
-            self.merge(number, recipe, Reporter(), swept)
+            swept_model = SweptModel(runs[-1], variant(number)) if runs else None
+            self.merge(number, recipe, Reporter(), swept_model)
         self.delete_sweep(batch)
 
     def delete_sweep(self, batch: Collection[int]) -> None:

@@ -55,11 +55,12 @@ class TrialReporter(Reporter):
         )
         if jobs < 2:
             return text
-        free = measure_memory().available
+        available_bytes = measure_memory().available
         return (
             f"{text}. {jobs} evaluations at a time, each of a model of {show_size(size)}: "
             f"{show_size(jobs * size)} of memory if each loads its model as it is stored; "
-            f"{show_size(free)} are available" + (" (too little)" if jobs * size > free else "")
+            f"{show_size(available_bytes)} are available"
+            + (" (too little)" if jobs * size > available_bytes else "")
         )
 
     def heartbeat(self) -> None:

@@ -94,7 +94,7 @@ class SuggestedRange:
         if self.step is None:
             return None
         count = math.floor((self.high - self.low) / self.step + 1e-9)
-        return [float(self.low + n * self.step) for n in range(count + 1)]
+        return [float(self.low + index * self.step) for index in range(count + 1)]
 
 
 def read_suggestion(written: Mapping[Any, Any], at: Location) -> SuggestedRange:
@@ -142,25 +142,27 @@ def read_suggestion(written: Mapping[Any, Any], at: Location) -> SuggestedRange:
 
 def _number(kind: str, name: str, written: Mapping[Any, Any], at: Location) -> SuggestedRange:
     low, high = (_bound(kind, key, written, at) for key in ("low", "high"))
-    log = written.get("log", False)
-    if not isinstance(log, bool):
+    by_logarithms = written.get("log", False)
+    if not isinstance(by_logarithms, bool):
         raise InvalidValue(
             "'log' is neither true nor false",
             expected="true or false",
-            found=describe(log),
+            found=describe(by_logarithms),
             fix="Write 'log: true', or delete it",
             at=(*at, "log"),
         )
     if low >= high:
-        swapped = f"low: {high:g}, high: {low:g}"
+        swapped_bounds = f"low: {high:g}, high: {low:g}"
         raise InvalidValue(
             "The range of a suggestion is empty: 'low' is not less than 'high'",
             expected="low < high",
             found=f"low: {low:g}, high: {high:g}",
-            fix=f"Write {swapped}" if low > high else f"Write {low:g} in place of the suggestion",
+            fix=f"Write {swapped_bounds}"
+            if low > high
+            else f"Write {low:g} in place of the suggestion",
             at=(*at, "low"),
         )
-    if log and low <= 0:
+    if by_logarithms and low <= 0:
         raise InvalidValue(
             "A range by logarithms does not begin above 0",
             expected="low > 0",
@@ -171,16 +173,16 @@ def _number(kind: str, name: str, written: Mapping[Any, Any], at: Location) -> S
     step = None
     if written.get("step") is not None:
         step = _bound(kind, "step", written, at)
-        if step <= 0 or log or step > high - low:
+        if step <= 0 or by_logarithms or step > high - low:
             raise InvalidValue(
                 "The step of a suggestion cannot be used",
                 expected="a number above 0, no larger than high - low, without 'log: true'",
-                found=f"step: {step:g}" + (" and log: true" if log else ""),
+                found=f"step: {step:g}" + (" and log: true" if by_logarithms else ""),
                 fix="Delete 'step:', or 'log:'",
                 at=(*at, "step"),
             )
         high = low + math.floor((high - low) / step + 1e-9) * step
-    return SuggestedRange(kind, name, low, high, log, step)
+    return SuggestedRange(kind, name, low, high, by_logarithms, step)
 
 
 def _bound(kind: str, key: str, written: Mapping[Any, Any], at: Location) -> float:

@@ -64,14 +64,16 @@ class Search:
                 found=self.evaluate,
                 fix=f"write {MODEL} where the command takes the model's folder",
             )
-        for what, words, allowed in (
+        for setting_name, words, allowed_words in (
             ("sampler", [self.sampler], SAMPLERS),
             ("direction", self.directions, DIRECTIONS),
         ):
             for word in words:
-                if word not in allowed:
-                    one_of = ", ".join(allowed[:-1]) + f" or {allowed[-1]}"
-                    raise refuse(f"There is no {what} {word!r}", expected=one_of, found=word)
+                if word not in allowed_words:
+                    one_of = ", ".join(allowed_words[:-1]) + f" or {allowed_words[-1]}"
+                    raise refuse(
+                        f"There is no {setting_name} {word!r}", expected=one_of, found=word
+                    )
         if len(set(self.metrics)) < len(self.metrics) or len(self.directions) not in (
             1,
             max(1, len(self.metrics)),
@@ -84,14 +86,16 @@ class Search:
                 fix="write --metric and --direction in the same order, as often as there are "
                 "objectives",
             )
-        for what, number, least in (
+        for setting_name, number, smallest in (
             ("trials", self.trials, 1),
             ("keep-best", self.keep_best, 0),
             ("jobs", self.jobs, 1),
             ("batch", 1 if self.batch is None else self.batch, 1),
         ):
-            if number < least:
-                raise refuse(f"--{what} is too small", expected=f"{least} or more", found=number)
+            if number < smallest:
+                raise refuse(
+                    f"--{setting_name} is too small", expected=f"{smallest} or more", found=number
+                )
         if self.timeout is not None and not self.timeout > 0:
             raise refuse("--timeout is no time", expected="more than 0 s", found=self.timeout)
 
@@ -106,15 +110,17 @@ class Search:
         Raises:
             InputError: the batch is too large, or too small for the jobs.
         """
-        batch = self.batch or began or self.jobs
-        if batch > MOST:
-            raise refuse("--batch is too large", expected=f"at most {MOST} trials", found=batch)
-        if self.jobs > batch:
-            begun = began is not None and self.batch is None
+        batch_size = self.batch or began or self.jobs
+        if batch_size > MOST:
+            raise refuse(
+                "--batch is too large", expected=f"at most {MOST} trials", found=batch_size
+            )
+        if self.jobs > batch_size:
+            is_inherited = began is not None and self.batch is None
             raise refuse(
                 "There are more jobs than trials in a batch",
-                expected=f"at most {batch} jobs"
-                + (", the batch that this search began with" if begun else ""),
+                expected=f"at most {batch_size} jobs"
+                + (", the batch that this search began with" if is_inherited else ""),
                 found=f"--jobs {self.jobs}",
                 fix="evaluations of one batch run at a time: what is suggested next depends on all "
                 "of them. Give fewer jobs, or another output for a search with a larger --batch",
@@ -122,7 +128,7 @@ class Search:
         count = max(1, len(self.metrics))
         directions = self.directions if len(self.directions) == count else self.directions * count
         return Settings(
-            space.text, self.evaluate, self.sampler, seed, self.metrics, directions, batch
+            space.text, self.evaluate, self.sampler, seed, self.metrics, directions, batch_size
         )
 
 
@@ -137,14 +143,14 @@ def request_document(
         options: the options of the merges.
         points: the number of points of a grid; None for other samplers.
     """
-    seconds = [] if search.timeout is None else ["--timeout", str(search.timeout)]
+    timeout_words = [] if search.timeout is None else ["--timeout", str(search.timeout)]
     options = replace(options, state_dir=RunStore(options.state_dir).folder)
     words = [
         *("search", str(search.space.absolute()), str(search.out), "--evaluate", search.evaluate),
         *("--trials", str(search.trials), "--sampler", search.sampler),
         *(word for name in search.metrics for word in ("--metric", name)),
-        *(word for way in search.directions for word in ("--direction", way)),
-        *seconds,
+        *(word for direction in search.directions for word in ("--direction", direction)),
+        *timeout_words,
         *("--keep-best", str(search.keep_best)),
         *("--batch", str(settings.batch), "--jobs", str(search.jobs)),
         *(word for option, value in options.given("search") for word in option.words(value)),

@@ -84,11 +84,13 @@ def run_search(
     storage, stop = storage or Storage(), stop or StopRequest()
     folder = search_folder(search.out, RunStore(options.state_dir).folder)
     has_begun = (folder / STUDY_FILE).is_file()
-    began = attributes_of(folder)[SETTINGS]["batch"] if has_begun else None
-    settings = search.settings(space, SEED if options.seed is None else options.seed, began)
+    first_batch_size = attributes_of(folder)[SETTINGS]["batch"] if has_begun else None
+    settings = search.settings(
+        space, SEED if options.seed is None else options.seed, first_batch_size
+    )
     check_sampler(search.sampler, len(settings.directions), space)
-    points = len(space.grid()) if search.sampler == GRID else None
-    request = request_document(search, settings, options, points)
+    point_count = len(space.grid()) if search.sampler == GRID else None
+    request = request_document(search, settings, options, point_count)
     with stop.listening(), resumable_disk_errors():
         models = TrialModels(search.out, options, storage, stop)
         if not (folder / STUDY_FILE).is_file():
@@ -135,12 +137,12 @@ class _Work:
         Raises:
             InputError: no trial has a value.
         """
-        study, finished = self._study, 0
+        study, finished_count = self._study, 0
         while (missing_trials := self._search.trials - len(study.complete) - len(study.failed)) > 0:
             if study.is_exhausted:
                 self._reporter.note("The grid is complete: every combination was tried")
                 break
-            finished = self._do_batch(missing_trials, finished)
+            finished_count = self._do_batch(missing_trials, finished_count)
             self._tidy()
         self._tidy()
         if study.failed and not study.complete:
@@ -161,11 +163,15 @@ class _Work:
             batch = {trial.number: trial for trial in self._study.ask(most)}
         self._stop.check()
         self._reporter.trials = [*batch]
-        began = time.monotonic()
-        failed = self._merges.merge({number: trial.params for number, trial in batch.items()})
-        seconds_each = (time.monotonic() - began) / len(batch)
-        candidates = [self._candidate(number) for number in batch if number not in failed]
-        results = [Evaluated(number, {}, error, 0.0) for number, error in failed.items()]
+        merge_start = time.monotonic()
+        failure_by_number = self._merges.merge(
+            {number: trial.params for number, trial in batch.items()}
+        )
+        seconds_each = (time.monotonic() - merge_start) / len(batch)
+        candidates = [
+            self._candidate(number) for number in batch if number not in failure_by_number
+        ]
+        results = [Evaluated(number, {}, error, 0.0) for number, error in failure_by_number.items()]
         if candidates:
             self._reporter.evaluating()
         with closing(self._evaluations(results, candidates)) as evaluations:
@@ -205,18 +211,20 @@ class _Work:
         if not error:
             try:
                 values = values_of(metrics, self._metrics(metrics))
-            except TrialFailed as failed:
-                error = str(failed)
+            except TrialFailed as failure:
+                error = str(failure)
         with self._stop.deferred():
-            finite = {name: value for name, value in metrics.items() if math.isfinite(value)}
+            finite_metrics = {
+                name: value for name, value in metrics.items() if math.isfinite(value)
+            }
             seconds = {"merge": round(merging, 3), "evaluation": round(evaluated.seconds, 3)}
-            trial.set_user_attr(METRICS, finite)
+            trial.set_user_attr(METRICS, finite_metrics)
             trial.set_user_attr(SECONDS, seconds)
             if error:
                 trial.set_user_attr(ERROR, error)
             self._study.tell(trial, values)
-        frozen = self._study.trials[trial.number]
-        self._told(row_of(frozen, self._settings, self._models, kept=False))
+        finished_trial = self._study.trials[trial.number]
+        self._told(row_of(finished_trial, self._settings, self._models, kept=False))
         self._stop.check()
 
     def _metrics(self, metrics: dict[str, float]) -> tuple[str, ...]:
@@ -239,23 +247,27 @@ class _Work:
 
     def _tidy(self) -> None:
         """Delete all models except the best ones and those not evaluated yet; link the best."""
-        ranked = self._study.ranked()
-        kept = [trial.number for trial in ranked[: self._search.keep_best]]
-        waiting = [trial.number for trial in self._study.trials if not trial.state.is_finished()]
-        self._models.keep([*kept, *waiting], len(self._study.trials))
-        if ranked and len(self._settings.directions) == 1:
-            best = ranked[0]
-            recipe = self._space.recipe(best.params)
-            self._models.name_best(best.number, recipe, kept=best.number in kept)
+        ranked_trials = self._study.ranked()
+        kept_numbers = [trial.number for trial in ranked_trials[: self._search.keep_best]]
+        waiting_numbers = [
+            trial.number for trial in self._study.trials if not trial.state.is_finished()
+        ]
+        self._models.keep([*kept_numbers, *waiting_numbers], len(self._study.trials))
+        if ranked_trials and len(self._settings.directions) == 1:
+            best_trial = ranked_trials[0]
+            recipe = self._space.recipe(best_trial.params)
+            self._models.name_best(
+                best_trial.number, recipe, kept=best_trial.number in kept_numbers
+            )
 
     def _hopeless(self) -> InputError:
-        failed = self._study.failed
-        last = failed[-1]
+        failed_trials = self._study.failed
+        last_trial = failed_trials[-1]
         return refuse(
-            f"No model could be evaluated: all of the first {len(failed)} trials failed",
-            where=self._models.folder(last.number) / STDERR,
+            f"No model could be evaluated: all of the first {len(failed_trials)} trials failed",
+            where=self._models.folder(last_trial.number) / STDERR,
             expected="a command that exits with 0, and prints a number or a JSON object last",
-            found=last.user_attrs.get(ERROR, ""),
+            found=last_trial.user_attrs.get(ERROR, ""),
             fix="try the command on a model by hand, and correct it: with another command the "
             "search begins anew. The same command again does the next of --trials",
         )

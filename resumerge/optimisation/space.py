@@ -62,13 +62,13 @@ class Space:
 
     def recipe(self, values: Values) -> str:
         """Return the text of the recipe with a value in each place."""
-        filled = [deepcopy(document.data) for document in self.documents]
+        filled_documents = [deepcopy(document.data) for document in self.documents]
         for place in self.places:
-            around: Any = filled[place.document]
+            container: Any = filled_documents[place.document]
             for step in place.at[:-1]:
-                around = around[step]
-            around[place.at[-1]] = self.suggestions[place.name].value(values[place.name])
-        return SEPARATOR.join(map(as_yaml, filled))
+                container = container[step]
+            container[place.at[-1]] = self.suggestions[place.name].value(values[place.name])
+        return SEPARATOR.join(map(as_yaml, filled_documents))
 
     def sweep(self, named: Mapping[str, Values]) -> str:
         """Return the text of one recipe whose variants are the models of several suggestions.
@@ -85,25 +85,28 @@ class Space:
             raise refuse("A sweep has no values for stages", where=self.file)
         if len({parse_recipe(text, self.file).models for text in recipes.values()}) > 1:
             raise refuse("The models of a batch are merged of different models", where=self.file)
-        first, *_ = recipes.values()
-        *stages, result = (document.data for document in load_yaml(first, self.file))
+        first_recipe, *_ = recipes.values()
+        *stages, result = (document.data for document in load_yaml(first_recipe, self.file))
         variants = {
-            name: {descend("", at): self._value(text, at) for at in self._whole_places()}
+            name: {
+                descend("", location): self._value(text, location)
+                for location in self._whole_places()
+            }
             for name, text in recipes.items()
         }
         return SEPARATOR.join(map(as_yaml, [*stages, {**result, SWEEP: {VARIANTS: variants}}]))
 
     def _whole_places(self) -> list[Location]:
         """Return the places that a sweep can name: those of values and of whole gradients."""
-        places = []
+        locations = []
         for place in self.places:
-            at = place.at
-            if PARAMETERS in at:
-                at = at[: at.index(PARAMETERS) + 2]
-            while isinstance(at[-1], int):
-                at = at[:-1]
-            places.append(at)
-        return list(dict.fromkeys(places))
+            location = place.at
+            if PARAMETERS in location:
+                location = location[: location.index(PARAMETERS) + 2]
+            while isinstance(location[-1], int):
+                location = location[:-1]
+            locations.append(location)
+        return list(dict.fromkeys(locations))
 
     def _value(self, recipe: str, at: Location) -> Any:
         """Return the value at a place of a recipe's last document."""
@@ -118,7 +121,7 @@ class Space:
         Raises:
             InputError: a parameter has infinitely many values.
         """
-        axes = {name: suggestion.grid() for name, suggestion in self.suggestions.items()}
+        axis_values = {name: suggestion.grid() for name, suggestion in self.suggestions.items()}
         problems = [
             self._problem(
                 place,
@@ -128,11 +131,14 @@ class Space:
                 "Write 'step: 0.1' beside low and high, or take another sampler",
             )
             for place in self.places
-            if axes[place.name] is None
+            if axis_values[place.name] is None
         ]
         if problems:
             raise InputError(problems)
-        return [dict(zip(axes, values)) for values in product(*filter(None, axes.values()))]
+        return [
+            dict(zip(axis_values, values))
+            for values in product(*filter(None, axis_values.values()))
+        ]
 
     def between(self, share: float) -> dict[str, Any]:
         """Return suggestions that are a share, 0 to 1, of the way through each range."""
@@ -144,9 +150,9 @@ class Space:
         Raises:
             InputError: with the problems of all these recipes, at their lines in the space.
         """
-        inside = self.between(INSIDE)
+        inner_values = self.between(INSIDE)
         at_ends = [
-            {**inside, name: end}
+            {**inner_values, name: end}
             for name, suggestion in self.suggestions.items()
             for end in suggestion.ends()
         ]
@@ -157,9 +163,9 @@ class Space:
             except InputError as error:
                 recipe_problems = error.problems
             problems += [
-                placed
+                placed_problem
                 for recipe_problem in recipe_problems
-                if (placed := self.placed(recipe_problem)) not in problems
+                if (placed_problem := self.placed(recipe_problem)) not in problems
             ]
         if problems:
             raise InputError(sorted(problems, key=lambda problem: problem.line or 0))
@@ -217,14 +223,14 @@ def parse_space(text: str, file: str) -> Space:
                     at=(key,),
                 )
                 problems.append(document.problem(makes_several, file))
-        for at, written in ranges_in(document.data, ()):
+        for location, range_mapping in ranges_in(document.data, ()):
             try:
-                suggestion = read_suggestion(written, at)
+                suggestion = read_suggestion(range_mapping, location)
                 prefix = f"documents[{number}]." if len(documents) > 1 else ""
-                name = suggestion.name or prefix + descend("", at)
+                name = suggestion.name or prefix + descend("", location)
                 if suggestions.setdefault(name, suggestion) != suggestion:
-                    raise _two_ranges(name, at)
-                places.append(RangePlace(number, at, name))
+                    raise _two_ranges(name, location)
+                places.append(RangePlace(number, location, name))
             except InvalidValue as error:
                 problems.append(document.problem(error, file))
     if not places and not problems:
@@ -249,11 +255,11 @@ def ranges_in(value: Any, at: Location) -> Iterator[tuple[Location, Mapping[Any,
         if SUGGEST in value:
             yield at, value
             return
-        for key, inside in value.items():
-            yield from ranges_in(inside, (*at, key))
+        for key, inner_value in value.items():
+            yield from ranges_in(inner_value, (*at, key))
     elif isinstance(value, list):
-        for index, inside in enumerate(value):
-            yield from ranges_in(inside, (*at, index))
+        for index, inner_value in enumerate(value):
+            yield from ranges_in(inner_value, (*at, index))
 
 
 def _two_ranges(name: str, at: Location) -> InvalidValue:

@@ -75,11 +75,11 @@ def find_search(store: RunStore, wanted: str | None) -> Path | None:
         wanted: the id or output; None for the search whose trial is the newest run.
     """
     if wanted is None:
-        newest = [Path(output_of(folder)) for folder in store.runs()[-1:]]
-        outputs = [model.parents[2] for model in newest if model.parts[-3:-2] == (TRIALS,)]
+        newest_outputs = [Path(output_of(folder)) for folder in store.runs()[-1:]]
+        outputs = [model.parents[2] for model in newest_outputs if model.parts[-3:-2] == (TRIALS,)]
     else:
         outputs = [Path(os.path.realpath(wanted))]
-    folders = [search_folder(out, store.folder) for out in outputs]
+    folders = [search_folder(output, store.folder) for output in outputs]
     if wanted and Path(wanted).name == wanted:
         folders.append(store.folder / FOLDER / wanted)
     return next((folder for folder in folders if (folder / STUDY_FILE).is_file()), None)
@@ -95,12 +95,17 @@ def describe_search(folder: Path) -> dict[str, Any]:
         Resumable: its study cannot be read.
     """
     with _study(folder) as study:
-        attributes, counts = study.attributes(), study.counts()
+        attributes, count_by_state = study.attributes(), study.counts()
         settings, request = attributes[SETTINGS], attributes[ASKED]
         directions = settings["directions"]
-        best = study.best(largest=directions[0] == MAXIMIZE) if len(directions) == 1 else None
-        complete, failed = counts.get("COMPLETE", 0), counts.get("FAIL", 0)
-        is_done = complete + failed >= request["trials"]
+        number_and_value = (
+            study.best(largest=directions[0] == MAXIMIZE) if len(directions) == 1 else None
+        )
+        complete_count, failed_count = (
+            count_by_state.get("COMPLETE", 0),
+            count_by_state.get("FAIL", 0),
+        )
+        is_done = complete_count + failed_count >= request["trials"]
         is_running = lock_holder(folder) is not None
         return {
             "id": folder.name,
@@ -109,15 +114,19 @@ def describe_search(folder: Path) -> dict[str, Any]:
             "space": request["space"],
             "study": str(folder / STUDY_FILE),
             "created": request["created"],
-            "counts": {"total": request["trials"], "complete": complete, "failed": failed},
+            "counts": {
+                "total": request["trials"],
+                "complete": complete_count,
+                "failed": failed_count,
+            },
             "batch": settings["batch"],
             "jobs": request["jobs"],
             "objectives": [
-                {"metric": name, "direction": way}
-                for name, way in zip(settings["metrics"] or [""], directions)
+                {"metric": name, "direction": direction}
+                for name, direction in zip(settings["metrics"] or [""], directions)
             ],
-            "best_trial": best[0] if best else None,
-            "best_value": best[1] if best else None,
+            "best_trial": number_and_value[0] if number_and_value else None,
+            "best_value": number_and_value[1] if number_and_value else None,
             "command": request["command"],
             "problem": None,
         }

@@ -161,8 +161,8 @@ class Study:
             with _quiet():
                 self._study.set_user_attr(BATCH, latest_batch)
         numbers = range(latest_batch[0], sum(latest_batch))
-        unfinished = [n for n in numbers if not self._is_finished(n)]
-        return [self._suggest(number) for number in unfinished]
+        unfinished_numbers = [number for number in numbers if not self._is_finished(number)]
+        return [self._suggest(number) for number in unfinished_numbers]
 
     @property
     def _finished(self) -> int:
@@ -237,13 +237,13 @@ def check_sampler(sampler: str, objectives: int, space: Space) -> None:
     if sampler != CMAES:
         return
     _import("cmaes", "CMA-ES needs the package cmaes, which is not installed")
-    numbers = sum(s.kind != CATEGORICAL for s in space.suggestions.values())
-    if objectives > 1 or numbers < 2:
+    number_count = sum(suggestion.kind != CATEGORICAL for suggestion in space.suggestions.values())
+    if objectives > 1 or number_count < 2:
         raise refuse(
             "CMA-ES cannot search this",
             where=space.file,
             expected="one objective, and two numbers or more that are suggested",
-            found=f"{objectives} objectives" if objectives > 1 else f"{numbers} such numbers",
+            found=f"{objectives} objectives" if objectives > 1 else f"{number_count} such numbers",
             fix=f"take --sampler {NSGA2 if objectives > 1 else TPE}",
         )
 
@@ -256,8 +256,8 @@ def open_study(folder: Path, settings: Settings, space: Space) -> Iterator[Study
         InputError: the study began with other settings.
     """
     with _connected(folder / STUDY_FILE) as study:
-        began = study.user_attrs[SETTINGS]
-        _check_same(began, settings.as_json(), folder)
+        first_settings = study.user_attrs[SETTINGS]
+        _check_same(first_settings, settings.as_json(), folder)
         yield Study(study, settings, space)
 
 
@@ -268,15 +268,15 @@ def create_study(
     import optuna
 
     path = folder / STUDY_FILE
-    fresh = path.with_name(path.name + ".partial")
-    storage.remove(fresh)
-    with _connection(fresh) as connection, _quiet():
+    partial_path = path.with_name(path.name + ".partial")
+    storage.remove(partial_path)
+    with _connection(partial_path) as connection, _quiet():
         directions = list(settings.directions)
         study = optuna.create_study(storage=connection, study_name=_NAME, directions=directions)
         study.set_user_attr(SETTINGS, settings.as_json())
         study.set_user_attr(ASKED, dict(asked))
-    storage.sync_file(fresh)
-    storage.rename(fresh, path)
+    storage.sync_file(partial_path)
+    storage.rename(partial_path, path)
 
 
 def has_begun_otherwise(folder: Path, settings: Settings) -> bool:
@@ -284,22 +284,22 @@ def has_begun_otherwise(folder: Path, settings: Settings) -> bool:
     if not (folder / STUDY_FILE).is_file():
         return False
     with _connected(folder / STUDY_FILE) as study:
-        is_empty = all(t.state.name != "COMPLETE" for t in study.get_trials(deepcopy=False))
+        is_empty = all(trial.state.name != "COMPLETE" for trial in study.get_trials(deepcopy=False))
         return is_empty and study.user_attrs[SETTINGS] != settings.as_json()
 
 
 def _check_same(began: Mapping[str, Any], given: Mapping[str, Any], folder: Path) -> None:
     for key, value in given.items():
         if began.get(key) != value:
-            expected, found = (
+            expected_text, found_text = (
                 "the space that it began with" if key == "space" else json.dumps(began.get(key)),
                 "another space" if key == "space" else json.dumps(value),
             )
             raise refuse(
                 f"This search began with another {key.rstrip('s')}",
                 where=str(folder / STUDY_FILE),
-                expected=expected,
-                found=found,
+                expected=expected_text,
+                found=found_text,
                 fix="give what it began with to go on, or name another output for a new search",
             )
 
