@@ -87,7 +87,10 @@ def read_task_resources(text: str) -> dict[str, Any]:
     else:
         pairs = (part.partition("=") for part in text.split(","))
         resources = {name.strip(): value.strip() for name, _, value in pairs}
-        resources = {n: v if n == _ACCELERATOR else _number(v) for n, v in resources.items()}
+        resources = {
+            name: value if name == _ACCELERATOR else _number(value)
+            for name, value in resources.items()
+        }
     for name, value in resources.items():
         if name in _OTHERWISE:
             raise ValueError(f"{name} is no resource of --ray-resources: {_OTHERWISE[name]}")

@@ -84,22 +84,22 @@ def _as_call(command: str) -> str:
     except ValueError:
         return command
     options = {option.flag: option for option in declared(name)}
-    positional: list[str] = []
-    keywords: list[str] = []
+    positional_texts: list[str] = []
+    keyword_texts: list[str] = []
     words.reverse()
     while words:
         word = words.pop()
         if not word.startswith("--"):
-            positional.append(repr(word))
+            positional_texts.append(repr(word))
             continue
         option = options.get(word)
         if option is None or option.type.repeatable or not (words or _is_flag(option)):
             return command
         value = True if _is_flag(option) else words.pop()
-        keywords.append(f"{option.name}={int(value) if str(value).isdigit() else value!r}")
-    if len(positional) != _ARGUMENTS.get(name):
+        keyword_texts.append(f"{option.name}={int(value) if str(value).isdigit() else value!r}")
+    if len(positional_texts) != _ARGUMENTS.get(name):
         return command
-    return f"resumerge.{name}({', '.join([*positional, *keywords])})"
+    return f"resumerge.{name}({', '.join([*positional_texts, *keyword_texts])})"
 
 
 def _is_flag(option: Option) -> bool:

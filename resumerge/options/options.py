@@ -43,10 +43,10 @@ class Options(OptionFields):
                 )
             )
         if self.stream is True and (self.evict is True or self.offline is True):
-            other = "--offline" if self.offline is True else "--evict"
+            excluded_flag = "--offline" if self.offline is True else "--evict"
             problems.append(
                 Problem(
-                    f"--stream and {other} exclude each other",
+                    f"--stream and {excluded_flag} exclude each other",
                     found="both were given",
                     fix="leave one of them out: with --stream nothing is downloaded",
                 )
@@ -79,8 +79,8 @@ class Options(OptionFields):
         problems = []
         for name, value in given.items():
             if name not in declarations:
-                similar = difflib.get_close_matches(name, declarations, n=1)
-                hint = f". Did you mean {similar[0]!r}?" if similar else ""
+                similar_names = difflib.get_close_matches(name, declarations, n=1)
+                hint = f". Did you mean {similar_names[0]!r}?" if similar_names else ""
                 function_name = command.replace("-", "_")
                 raise TypeError(
                     f"{function_name}() got an unexpected keyword argument {name!r}{hint}"
@@ -110,9 +110,9 @@ class Options(OptionFields):
             InputError: values are invalid; all of them are listed.
         """
         words = {option.name: option.type.default_word for option in declared()}
-        ended = {name for name, value in values.items() if value and value == words[name]}
-        plain_values = {name: value for name, value in values.items() if name not in ended}
-        return cls(**plain_values, ended=frozenset(ended))
+        ended_names = {name for name, value in values.items() if value and value == words[name]}
+        plain_values = {name: value for name, value in values.items() if name not in ended_names}
+        return cls(**plain_values, ended=frozenset(ended_names))
 
     def kept(self, **planned: Any) -> dict[str, Any]:
         """Return the options that a new run's ledger keeps, as JSON.
@@ -141,7 +141,7 @@ class Options(OptionFields):
             mirror: the address of the run's mirror; None for a run without a mirror.
         """
         options = replace(self, mirror_then_delete=False) if self.bring_back else self
-        inherited = {
+        inherited_values = {
             option.name: kept_options[option.name]
             for option, value in options._values(*_INHERITED)
             if value == option.default
@@ -149,10 +149,12 @@ class Options(OptionFields):
             and kept_options.get(option.name) is not None
         }
         if options.evict or options.offline:
-            inherited.pop("stream", None)
+            inherited_values.pop("stream", None)
         if options.stream:
-            inherited.pop("evict", None)
-        return replace(options, mirror=options.mirror or mirror, ended=frozenset(), **inherited)
+            inherited_values.pop("evict", None)
+        return replace(
+            options, mirror=options.mirror or mirror, ended=frozenset(), **inherited_values
+        )
 
     def plans_otherwise(self, kept_options: Mapping[str, Any]) -> bool:
         """Return whether an option of the plan is given with another value than the run's.
@@ -172,15 +174,17 @@ class Options(OptionFields):
         Args:
             kept_options: the options that the run's ledger keeps.
         """
-        repeated: dict[str, Any] = {}
+        values_to_repeat: dict[str, Any] = {}
         for option, value in self._values(Kept.REPEATED, *_INHERITED):
-            inherited = kept_options.get(option.name) if option.kept in _INHERITED else None
+            inherited_value = kept_options.get(option.name) if option.kept in _INHERITED else None
             if option.name in self.ended:
-                if inherited is not None:
-                    repeated[option.name] = option.type.default_word
-            elif value not in (option.default, inherited) and (value is not False or inherited):
-                repeated[option.name] = value
-        return repeated
+                if inherited_value is not None:
+                    values_to_repeat[option.name] = option.type.default_word
+            elif value not in (option.default, inherited_value) and (
+                value is not False or inherited_value
+            ):
+                values_to_repeat[option.name] = value
+        return values_to_repeat
 
     def words_to_start_over(self, kept_options: Mapping[str, Any]) -> list[str]:
         """Return the words of a command that starts a new run with the options of this run.

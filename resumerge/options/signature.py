@@ -28,26 +28,33 @@ def with_options(
     def documented(function: Callable[Parameters, Returned]) -> Callable[Parameters, Returned]:
         options, signature = declared(command), inspect.signature(function, eval_str=True)
         parameters = list(signature.parameters.values())[:-1]  # without **options, the last
-        positional = [
+        positional_parameters = [
             parameter for parameter in parameters if parameter.kind is not parameter.KEYWORD_ONLY
         ]
         keyword_only = [
             parameter for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY
         ]
         function.__signature__ = signature.replace(  # type: ignore[attr-defined]
-            parameters=[*positional, *map(_parameter, options), *keyword_only]
+            parameters=[*positional_parameters, *map(_parameter, options), *keyword_only]
         )
-        texts = "\n".join(map(_documentation, options))
-        function.__doc__ = inspect.cleandoc(function.__doc__ or "").replace("    OPTIONS", texts)
+        option_lines = "\n".join(map(_documentation, options))
+        function.__doc__ = inspect.cleandoc(function.__doc__ or "").replace(
+            "    OPTIONS", option_lines
+        )
         return function
 
     return documented
 
 
 def _parameter(option: Option) -> inspect.Parameter:
-    accepts = option.type.accepts if option.default is not None else option.type.accepts | None
+    accepted_type = (
+        option.type.accepts if option.default is not None else option.type.accepts | None
+    )
     return inspect.Parameter(
-        option.name, inspect.Parameter.KEYWORD_ONLY, default=option.default, annotation=accepts
+        option.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=option.default,
+        annotation=accepted_type,
     )
 
 
