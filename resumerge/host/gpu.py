@@ -43,7 +43,7 @@ def find_gpus(root: Path = Path("/"), command: str = "nvidia-smi") -> list[Gpu]:
 
 def _ask(command: str) -> list[Gpu] | None:
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             [command, *_QUERY],
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -53,10 +53,10 @@ def _ask(command: str) -> list[Gpu] | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    if done.returncode != 0:
+    if completed.returncode != 0:
         return None
     gpus = []
-    for line in done.stdout.splitlines():
+    for line in completed.stdout.splitlines():
         fields = [field.strip() for field in line.rsplit(",", 2)]
         if len(fields) == 3:
             gpus.append(Gpu(fields[0], _mebibytes(fields[1]), _mebibytes(fields[2])))

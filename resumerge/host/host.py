@@ -38,7 +38,11 @@ def describe_host(root: Path = ROOT) -> dict[str, Any]:
             {"name": gpu.name, "total": gpu.total, "free": gpu.free} for gpu in find_gpus(root)
         ],
         "durable": [
-            {"folder": str(place.folder), "kind": place.kind, "condition": place.condition}
-            for place in find_persistent(root)
+            {
+                "folder": str(persistent.folder),
+                "kind": persistent.kind,
+                "condition": persistent.condition,
+            }
+            for persistent in find_persistent(root)
         ],
     }

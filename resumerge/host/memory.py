@@ -97,14 +97,14 @@ class Cgroup:
         limit = min(limits, default=_UNLIMITED)
         if limit >= _UNLIMITED and not self.own:
             return None
-        stat = _fields(self.folder / "memory.stat")
-        limit = min(limit, stat.get(_ABOVE, _UNLIMITED))
-        used = _number(self.folder / self.files.used)
-        if limit >= _UNLIMITED or used is None:
+        stat_fields = _fields(self.folder / "memory.stat")
+        limit = min(limit, stat_fields.get(_ABOVE, _UNLIMITED))
+        used_bytes = _number(self.folder / self.files.used)
+        if limit >= _UNLIMITED or used_bytes is None:
             return None
-        cache = sum(stat.get(name, 0) for name in self.files.cached)
-        cache -= sum(stat.get(name, 0) for name in self.files.busy)
-        return limit, max(0, limit - used + max(0, cache))
+        cache_bytes = sum(stat_fields.get(name, 0) for name in self.files.cached)
+        cache_bytes -= sum(stat_fields.get(name, 0) for name in self.files.busy)
+        return limit, max(0, limit - used_bytes + max(0, cache_bytes))
 
 
 class MemoryGauge:
@@ -112,22 +112,22 @@ class MemoryGauge:
 
     def __init__(self) -> None:
         self._groups = cgroups()
-        own = [group.folder / "memory.pressure" for group in self._groups[:1]]
-        pressure = [*own, kernel_file("/proc/pressure/memory")]
-        self._pressure = next((path for path in pressure if path.exists()), None)
+        own_files = [cgroup.folder / "memory.pressure" for cgroup in self._groups[:1]]
+        pressure_files = [*own_files, kernel_file("/proc/pressure/memory")]
+        self._pressure = next((path for path in pressure_files if path.exists()), None)
         self._stalls = self._stalled_until_now()
 
     def measure(self) -> Memory:
         """Return the present memory of the machine and the cgroups."""
         (total, available), bound = _machine(), MACHINE
-        short = available < total * _SHORT
+        is_short = available < total * _SHORT
         for group in self._groups:
-            limits = group.measure(soft=short)
-            if limits is None:
+            limit_and_available = group.measure(soft=is_short)
+            if limit_and_available is None:
                 continue
-            total = min(total, limits[0])
-            if limits[1] < available:
-                available, bound = limits[1], f"the cgroup {group.folder.name}"
+            total = min(total, limit_and_available[0])
+            if limit_and_available[1] < available:
+                available, bound = limit_and_available[1], f"the cgroup {group.folder.name}"
         previous, self._stalls = self._stalls, self._stalled_until_now()
         seconds = max(self._stalls[0] - previous[0], 1e-3)
         stalled = min(1.0, (self._stalls[1] - previous[1]) / seconds)
@@ -139,8 +139,8 @@ class MemoryGauge:
             text = self._pressure.read_text() if self._pressure else ""
         except OSError:
             text = ""
-        _, _, full = text.partition("\nfull ")
-        _, _, total = full.partition("total=")
+        _, _, full_line = text.partition("\nfull ")
+        _, _, total = full_line.partition("total=")
         return time.monotonic(), int(total) / 1e6 if total.strip().isdigit() else 0.0
 
 
@@ -223,8 +223,10 @@ def cgroups(pid: int | str = "self") -> list[Cgroup]:
             continue
         # In a container, the container's cgroup may be mounted as the root. Then the path does not
         # exist below the root.
-        inside = Path(path).relative_to(root[0]) if Path(path).is_relative_to(root[0]) else Path()
-        own_folder = folder = root[1] / inside
+        path_below_root = (
+            Path(path).relative_to(root[0]) if Path(path).is_relative_to(root[0]) else Path()
+        )
+        own_folder = folder = root[1] / path_below_root
         while folder != root[1].parent:
             if (folder / files.used).exists():
                 groups.append(Cgroup(folder, files, folder == own_folder))
@@ -241,11 +243,11 @@ def _mounted(mounts: list[str], kind: str, controller: str) -> tuple[Path, Path]
         controller: the controller that the mount's options must name; empty for any.
     """
     for line in mounts:
-        left, _, right = line.partition(" - ")
-        root, place = left.split()[3:5]
-        filesystem, _, options = right.split(" ", 2)
+        mount_fields, _, filesystem_fields = line.partition(" - ")
+        root, mount_point = mount_fields.split()[3:5]
+        filesystem, _, options = filesystem_fields.split(" ", 2)
         if filesystem == kind and (not controller or controller in options.strip().split(",")):
-            return Path(root), kernel_file(place)
+            return Path(root), kernel_file(mount_point)
     return None
 
 
@@ -255,15 +257,15 @@ def _machine() -> tuple[int, int]:
     On Linux, the kernel's files are read. psutil is used only on other systems, because importing
     it takes longer than making a plan.
     """
-    sizes = _sizes(kernel_file("/proc/meminfo"))
-    if "MemAvailable" in sizes:
-        return sizes["MemTotal"], min(sizes["MemAvailable"], sizes["MemTotal"])
+    meminfo = _sizes(kernel_file("/proc/meminfo"))
+    if "MemAvailable" in meminfo:
+        return meminfo["MemTotal"], min(meminfo["MemAvailable"], meminfo["MemTotal"])
     folder = kernel_file("/sys/devices/system/node")
     if nodes := [_sizes(path) for path in folder.glob("node*/meminfo")]:  # without /proc
         return sum(node["MemTotal"] for node in nodes), sum(map(_droppable, nodes))
     if LINUX:  # without /proc and /sys: free memory, without the page cache
-        page = os.sysconf("SC_PAGE_SIZE")
-        return os.sysconf("SC_PHYS_PAGES") * page, os.sysconf("SC_AVPHYS_PAGES") * page
+        page_bytes = os.sysconf("SC_PAGE_SIZE")
+        return os.sysconf("SC_PHYS_PAGES") * page_bytes, os.sysconf("SC_AVPHYS_PAGES") * page_bytes
     import psutil
 
     machine = psutil.virtual_memory()

@@ -47,12 +47,12 @@ class OomKills:
         An OOM kill of another program on the machine also counts. A false alarm only lowers the
         budget, but after a missed kill the next worker would be killed, too.
         """
-        rose = False
+        has_risen = False
         for file, previous_count in self._before.items():
             count = _kills(file) or 0
-            rose |= count > previous_count
+            has_risen |= count > previous_count
             self._before[file] = count
-        return rose
+        return has_risen
 
 
 def _kills(file: Path) -> int | None:

@@ -41,12 +41,12 @@ def find_platform(root: Path = ROOT, env: Mapping[str, str] | None = None) -> Pl
         env: the environment variables; None for those of this process.
     """
     env = os.environ if env is None else env
-    notebook = in_notebook(env)
+    is_notebook = in_notebook(env)
     if _on_colab(root, env):
-        return Platform("colab", notebook)
+        return Platform("colab", is_notebook)
     if _on_kaggle(root, env):
-        return Platform("kaggle", notebook)
-    return Platform("notebook" if notebook else "machine", notebook)
+        return Platform("kaggle", is_notebook)
+    return Platform("notebook" if is_notebook else "machine", is_notebook)
 
 
 def in_notebook(env: Mapping[str, str] | None = None) -> bool:
@@ -72,10 +72,10 @@ def goes_to(stream: IO[str], env: Mapping[str, str] | None = None) -> str:
     if in_notebook(env):
         return CELL
     try:
-        terminal = stream.isatty() and env.get("TERM") != "dumb"
+        is_terminal = stream.isatty() and env.get("TERM") != "dumb"
     except ValueError:  # the stream is closed
         return LOG
-    return TERMINAL if terminal else LOG
+    return TERMINAL if is_terminal else LOG
 
 
 def _on_colab(root: Path, env: Mapping[str, str]) -> bool:

@@ -18,10 +18,10 @@ def birth(pid: int) -> int | None:
         start times.
     """
     try:
-        facts = kernel_file(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        stat_fields = kernel_file(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return None if kernel_file("/proc/self/stat").exists() or not _exists(pid) else 0
-    return None if facts[0] in "ZX" else int(facts[19])
+    return None if stat_fields[0] in "ZX" else int(stat_fields[19])
 
 
 def pid_space() -> str:

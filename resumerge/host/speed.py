@@ -63,15 +63,15 @@ def _read(path: Path) -> float | None:
         return None
     try:
         size = os.fstat(fd).st_size
-        wanted = min(READ_BYTES, size)
-        buffer = bytearray(min(1 << 19, wanted or 1))
-        offset, done, started = (size - wanted) // 2, 0, time.perf_counter()
-        while done < wanted:
-            count = os.preadv(fd, [buffer], offset + done)
+        wanted_bytes = min(READ_BYTES, size)
+        buffer = bytearray(min(1 << 19, wanted_bytes or 1))
+        offset, read_bytes, started = (size - wanted_bytes) // 2, 0, time.perf_counter()
+        while read_bytes < wanted_bytes:
+            count = os.preadv(fd, [buffer], offset + read_bytes)
             if count == 0:
                 break
-            done += count
-        return done / (time.perf_counter() - started) if done else None
+            read_bytes += count
+        return read_bytes / (time.perf_counter() - started) if read_bytes else None
     except OSError:
         return None
     finally:
@@ -83,11 +83,11 @@ def _write(folder: Path) -> float | None:
 
     The file is invisible to other programs, and disappears when it is closed.
     """
-    nameless = offered(os, "O_TMPFILE")
-    if nameless is None:
+    nameless_flag = offered(os, "O_TMPFILE")
+    if nameless_flag is None:
         return None
     try:
-        fd = os.open(folder, nameless | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        fd = os.open(folder, nameless_flag | os.O_RDWR | os.O_CLOEXEC, 0o600)
     except OSError:
         return None
     try:
@@ -104,9 +104,9 @@ def _write(folder: Path) -> float | None:
 
 
 def _compute() -> float:
-    a, b = np.ones(_ELEMENTS, np.float32), np.ones(_ELEMENTS, np.float32)
+    products, ones = np.ones(_ELEMENTS, np.float32), np.ones(_ELEMENTS, np.float32)
     started = time.thread_time()
     for _ in range(_ROUNDS):
-        np.multiply(a, 0.5, out=a)
-        np.add(a, b, out=a)
+        np.multiply(products, 0.5, out=products)
+        np.add(products, ones, out=products)
     return _ELEMENTS * _ROUNDS / max(time.thread_time() - started, 1e-6)

@@ -43,8 +43,12 @@ def blocked_thread(pid: int) -> ThreadState:
     """Return the state of the thread that best explains why a process makes no progress."""
     states = list(_STATES)
     threads = [_thread(task) for task in kernel_file(f"/proc/{pid}/task").glob("*")]
-    known = [thread for thread in threads if thread.state in states]
-    return min(known, key=lambda thread: states.index(thread.state), default=ThreadState())
+    threads_in_known_states = [thread for thread in threads if thread.state in states]
+    return min(
+        threads_in_known_states,
+        key=lambda thread: states.index(thread.state),
+        default=ThreadState(),
+    )
 
 
 def _thread(task: Path) -> ThreadState:

@@ -66,13 +66,13 @@ def sync(fd: int, *, data_only: bool = False) -> None:
     Raises:
         OSError: the sync failed.
     """
-    full = offered(fcntl, "F_FULLFSYNC")
-    if full is not None:
+    full_sync_command = offered(fcntl, "F_FULLFSYNC")
+    if full_sync_command is not None:
         try:
-            fcntl.fcntl(fd, full)
+            fcntl.fcntl(fd, full_sync_command)
             return
         except OSError as error:
             if error.errno not in {*NOT_SUPPORTED, errno.ENOTTY}:
                 raise
-    data = offered(os, "fdatasync") if data_only else None
-    (data or os.fsync)(fd)
+    fdatasync = offered(os, "fdatasync") if data_only else None
+    (fdatasync or os.fsync)(fd)
