@@ -109,8 +109,8 @@ def repair_cache(target: str, options: Options, report: Report | None = None) ->
     try:
         files, notes = _files_of(target, options)
         states = _checked(files, metadata, report)
-        repaired = [_repaired(file, state, metadata, report) for file, state in states]
-        return CacheReport(repaired, notes)
+        repaired_files = [_repaired(file, state, metadata, report) for file, state in states]
+        return CacheReport(repaired_files, notes)
     except DISK_ERRORS as error:
         raise as_resumable(error, "repair again") from error
     finally:
@@ -125,12 +125,12 @@ def _files_of(target: str, options: Options) -> tuple[Sequence[RemoteFile], list
             return _needed(Session(options).plan(recipe)), []
         except ResumergeError as error:
             models = [
-                part
+                model_part
                 for ref in recipe.source_models
-                for part in ref.parts
-                if not is_local(part.name)
+                for model_part in ref.parts
+                if not is_local(model_part.name)
             ]
-            files = [f for ref in models for f in _cached(ref.name, ref.revision)]
+            files = [file for ref in models for file in _cached(ref.name, ref.revision)]
             if not files:
                 raise
             note = (
@@ -139,9 +139,9 @@ def _files_of(target: str, options: Options) -> tuple[Sequence[RemoteFile], list
             )
             return files, [note]
     repo, _, revision = (target, "", "") if is_bucket(target) else target.partition("@")
-    cached = [] if is_local(repo) else list(_cached(repo, revision or None))
-    if cached:
-        return cached, []
+    files_of_repo = [] if is_local(repo) else list(_cached(repo, revision or None))
+    if files_of_repo:
+        return files_of_repo, []
     if revision and (cached_revisions_here := cached_revisions(repo)):
         raise refuse(
             "The cache does not have this revision",
@@ -170,12 +170,12 @@ def _cached(model: str, revision: str | None) -> Sequence[RemoteFile]:
 def _needed(plan: Plan) -> list[RemoteFile]:
     """Return the weight files that a merge reads, and the companions of its reference models."""
     references = {document.reference for document in (*plan.stages, plan)}
-    estimated, files = estimate(plan), []
+    plan_estimate, files = estimate(plan), []
     for number, source in enumerate(plan.sources):
         companions = source.companions if number in references else {}
         files += [
             remote_file(source, name)
-            for name in [*companions, *sorted(estimated.read_of(number))]
+            for name in [*companions, *sorted(plan_estimate.read_of(number))]
             if source.part_of(name)[0].is_remote
         ]
     return list(dict.fromkeys(files))
@@ -189,9 +189,9 @@ def _checked(
             report(file.name)
         path, state = file.content, "missing"
         if path is not None:
-            intact = file.is_intact(path)
-            metadata.record_verdict(path, file.etag, intact)
-            state = "intact" if intact else "damaged"
+            is_intact = file.is_intact(path)
+            metadata.record_verdict(path, file.etag, is_intact)
+            state = "intact" if is_intact else "damaged"
         return file, _described(file, state)
 
     with ThreadPoolExecutor(cores()) as pool:

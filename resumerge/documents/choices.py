@@ -62,23 +62,23 @@ def _memory(host: dict[str, Any], options: Options, budget: int) -> dict[str, An
     if budget == options.memory:
         return _choice("memory", budget, "as requested", "--memory SIZE")
     memory = Memory(**host["memory"])
-    reserve = margin(memory.total)
-    used = budget + reserve - memory.available
+    free_margin = margin(memory.total)
+    used_bytes = budget + free_margin - memory.available
     reasons = [
         str(memory),
-        f"this process uses {show_size(used)}" if used > NOTABLE_SHARE * budget else "",
-        f"{show_size(reserve)} stays free",
+        f"this process uses {show_size(used_bytes)}" if used_bytes > NOTABLE_SHARE * budget else "",
+        f"{show_size(free_margin)} stays free",
         "less than requested" if options.memory is not None else "",
     ]
     return _choice("memory", budget, ", ".join(filter(None, reasons)), "--memory SIZE")
 
 
 def _threads(host: dict[str, Any], options: Options, threads: int | None) -> dict[str, Any]:
-    wanted = options.threads or host["cores"]
+    wanted_threads = options.threads or host["cores"]
     reason = "as requested" if options.threads else ALL_CORES_REASON
-    if threads is not None and threads < wanted:
-        reason = f"the memory budget is too small for all {wanted} threads"
-    return _choice("threads", wanted if threads is None else threads, reason, "--threads N")
+    if threads is not None and threads < wanted_threads:
+        reason = f"the memory budget is too small for all {wanted_threads} threads"
+    return _choice("threads", wanted_threads if threads is None else threads, reason, "--threads N")
 
 
 def _device(host: dict[str, Any], options: Options) -> dict[str, Any]:
@@ -111,8 +111,10 @@ def _state(host: dict[str, Any], options: Options) -> dict[str, Any]:
     folder = RunStore(options.state_dir).folder
     origin = "from RESUMERGE_STATE_DIR" if os.environ.get(STATE_DIR) else "in the working folder"
     reason = origin if options.state_dir is None else "as requested"
-    for durable in host["durable"]:
-        if durable["kind"] in ("drive", "bucket") and folder.is_relative_to(durable["folder"]):
+    for durable_folder in host["durable"]:
+        if durable_folder["kind"] in ("drive", "bucket") and folder.is_relative_to(
+            durable_folder["folder"]
+        ):
             reason = (
                 "a ledger needs locks, which a mounted drive lacks: keep it on this machine's own "
                 "disk, and name the drive as --mirror"
@@ -126,15 +128,19 @@ def _mirror(
     if options.mirror is not None:
         yield _choice("mirror", without_secrets(options.mirror), "as requested", "--mirror DEST")
         return
-    drives = [d["folder"] for d in host["durable"] if d["kind"] == "drive"]
+    drive_folders = [
+        durable_folder["folder"]
+        for durable_folder in host["durable"]
+        if durable_folder["kind"] == "drive"
+    ]
     name = out.model if out is not None else "merged"
-    if drives:
-        suggested = f"--mirror {drives[0]}/{name}"
+    if drive_folders:
+        suggested_option = f"--mirror {drive_folders[0]}/{name}"
         yield _choice(
             "mirror",
             None,
             "Google Drive is mounted; its files remain when this VM is removed",
-            suggested,
+            suggested_option,
         )
     elif host["vanishes"]:
         reason = (

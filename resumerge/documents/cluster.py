@@ -34,9 +34,9 @@ def describe_cluster(events: Iterable[Mapping[str, Any]]) -> dict[str, Any] | No
         data = event["data"]
         tasks[outcome] += 1
         name = str(data.get("node") or UNKNOWN)
-        counts = dict.fromkeys(_KINDS.values(), 0)
-        blank = {"node": name, **counts, "bytes": 0, "seconds": 0.0, "peak_rss": 0}
-        node = nodes.setdefault(name, blank)
+        zero_counts = dict.fromkeys(_KINDS.values(), 0)
+        blank_entry = {"node": name, **zero_counts, "bytes": 0, "seconds": 0.0, "peak_rss": 0}
+        node = nodes.setdefault(name, blank_entry)
         node[outcome] += 1
         if outcome == "finished":
             node["bytes"] += data.get("bytes") or 0
@@ -52,8 +52,10 @@ def describe_cluster(events: Iterable[Mapping[str, Any]]) -> dict[str, Any] | No
 
 def task_peaks(events: Iterable[Mapping[str, Any]]) -> dict[int, int]:
     """Return the largest RSS of a task in bytes, by the number of each attempt with tasks."""
-    peaks: dict[int, int] = {}
+    peak_by_attempt: dict[int, int] = {}
     for event in events:
         if event["kind"] == EventKind.TASK_FINISHED and (attempt := event["attempt"]) is not None:
-            peaks[attempt] = max(peaks.get(attempt, 0), event["data"].get("peak_rss") or 0)
-    return peaks
+            peak_by_attempt[attempt] = max(
+                peak_by_attempt.get(attempt, 0), event["data"].get("peak_rss") or 0
+            )
+    return peak_by_attempt

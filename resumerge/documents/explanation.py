@@ -66,7 +66,7 @@ def explain(config: Path, options: Options, reporter: Reporter) -> dict[str, Any
     plan, _ = pinned_plan(context, read_recipe(config), None)
     return {
         "recipe": config.name,
-        "stages": [_stage(name, part, plan) for name, part in _documents(plan)],
+        "stages": [_stage(name, document_plan, plan) for name, document_plan in _documents(plan)],
         "notes": list(plan.notes),
     }
 
@@ -85,42 +85,44 @@ def _stage(document: str, plan: Plan, whole: Plan) -> dict[str, Any]:
         plan: the plan of the document.
         whole: the plan of the recipe, with the plans of all stages.
     """
-    beneath = {
+    earlier_stages = {
         id(unit.expression): stage.recipe.name
         for stage in whole.stages
         if stage is not plan
         for unit in stage.units
     }
     tensors = plan.tensors()
-    merges = {name: [*_merges(tensor, beneath)] for name, tensor in tensors.items()}
-    copies = {name: tensor for name, tensor in tensors.items() if not merges[name]}
-    sources = {origin.name: origin.tensors for origin in origins(whole.sources, copies)}
+    merge_settings = {name: [*_merges(tensor, earlier_stages)] for name, tensor in tensors.items()}
+    copied_tensors = {name: tensor for name, tensor in tensors.items() if not merge_settings[name]}
+    sources = {origin.name: origin.tensors for origin in origins(whole.sources, copied_tensors)}
     layers: dict[str, dict[LayerKey, dict[Setting, None]]] = {}
-    counts: dict[str, int] = {}
+    kind_counts: dict[str, int] = {}
     for name, tensor in tensors.items():
         kind = kind_of(name)
-        settings_of_tensor = merges[name] or [_copy(tensor, beneath, sources[name])]
+        settings_of_tensor = merge_settings[name] or [_copy(tensor, earlier_stages, sources[name])]
         layers.setdefault(kind, {}).setdefault(layer_key(name), {}).update(
             dict.fromkeys(settings_of_tensor)
         )
-        counts[kind] = counts.get(kind, 0) + 1
-    profiles: dict[Profile, list[str]] = {}
+        kind_counts[kind] = kind_counts.get(kind, 0) + 1
+    kinds_by_profile: dict[Profile, list[str]] = {}
     for kind, settings in layers.items():
-        profiles.setdefault(_profile(settings), []).append(kind)
+        kinds_by_profile.setdefault(_profile(settings), []).append(kind)
     names = layer_names(layer_key(name) for name in tensors)
     method = METHODS[plan.recipe.merge_method] if plan.recipe.has_method else None
     return {
         "name": document,
         "method": plan.method,
         "models": [ref.text for ref in plan.recipe.models],
-        "parameters": {p.name: p.meaning for p in method.parameters} if method else {},
+        "parameters": {parameter.name: parameter.meaning for parameter in method.parameters}
+        if method
+        else {},
         "groups": [
             {
                 "kinds": kinds,
-                "tensors": sum(counts[kind] for kind in kinds),
+                "tensors": sum(kind_counts[kind] for kind in kinds),
                 "rows": [*_rows(profile, names)],
             }
-            for profile, kinds in profiles.items()
+            for profile, kinds in kinds_by_profile.items()
         ],
     }
 
@@ -158,20 +160,20 @@ def _copy(
 
     The models are stages, if the tensor contains results of stages.
     """
-    adapted = [node.models[1] for node in tensor.nodes() if isinstance(node, Adapted)]
-    if adapted and id(tensor) not in beneath:
-        return Setting("adapter", (), (ModelSetting(adapted[-1], False, ()),))
-    stages = [beneath[id(node)] for node in tensor.nodes() if id(node) in beneath]
-    models = dict.fromkeys(stages or (model for model, _ in sources))
+    adapted_models = [node.models[1] for node in tensor.nodes() if isinstance(node, Adapted)]
+    if adapted_models and id(tensor) not in beneath:
+        return Setting("adapter", (), (ModelSetting(adapted_models[-1], False, ()),))
+    stage_names = [beneath[id(node)] for node in tensor.nodes() if id(node) in beneath]
+    models = dict.fromkeys(stage_names or (model for model, _ in sources))
     return Setting(None, (), tuple(ModelSetting(model, False, ()) for model in models))
 
 
 def _profile(settings: Mapping[LayerKey, Mapping[Setting, None]]) -> Profile:
-    ordered = tuple((key, tuple(settings[key])) for key in sorted(settings))
-    [first, *others] = ordered
-    if all(layer_settings == first[1] for _, layer_settings in others):
-        return (((-1, "", 0), first[1]),)
-    return ordered
+    ordered_layers = tuple((key, tuple(settings[key])) for key in sorted(settings))
+    [first_layer, *other_layers] = ordered_layers
+    if all(layer_settings == first_layer[1] for _, layer_settings in other_layers):
+        return (((-1, "", 0), first_layer[1]),)
+    return ordered_layers
 
 
 def _rows(profile: Profile, names: Mapping[LayerKey, str]) -> Iterator[dict[str, Any]]:
@@ -189,7 +191,7 @@ def _as_json(setting: Setting) -> dict[str, Any]:
         "method": setting.method,
         "parameters": dict(setting.parameters),
         "models": [
-            {"model": part.model, "base": part.base, "parameters": dict(part.parameters)}
-            for part in setting.models
+            {"model": model.model, "base": model.base, "parameters": dict(model.parameters)}
+            for model in setting.models
         ],
     }

@@ -109,12 +109,14 @@ class Lifetime:
             column = int((point.at - self.started) / width)
             points_of_columns[min(count - 1, max(0, column))].append(point)
         knots = self._knots()
-        committed = [_between(knots, self.started + width * column) for column in range(count + 1)]
+        committed_at_edges = [
+            _between(knots, self.started + width * column) for column in range(count + 1)
+        ]
         cells = []
         last_point: Point | None = None
-        for column, inside in enumerate(points_of_columns):
-            points = inside or ([last_point] if last_point else [])
-            rate = max(0.0, committed[column + 1] - committed[column]) / width
+        for column, points_inside in enumerate(points_of_columns):
+            points = points_inside or ([last_point] if last_point else [])
+            rate = max(0.0, committed_at_edges[column + 1] - committed_at_edges[column]) / width
             cells.append(_cell(points, rate) if points else Cell(rate=rate))
             last_point = points[-1] if points else None
         return cells
@@ -168,34 +170,37 @@ def history_of(run: Mapping[str, Any]) -> History:
 
 
 def _history(attempts: Sequence[Mapping[str, Any]], ledger: Ledger, *, of_driver: bool) -> History:
-    points: dict[int, list[Point]] = {}
-    committed = 0
+    points_by_attempt: dict[int, list[Point]] = {}
+    bytes_committed = 0
     for attempt, point in _points(ledger):
-        points.setdefault(attempt, []).append(point)
+        points_by_attempt.setdefault(attempt, []).append(point)
     lifetimes = []
     for row in attempts:
-        attempt_points = tuple(points.get(row["n"], ()))
-        started = seconds_of(row["started"])
-        last_known = max([started, *(point.until for point in attempt_points[-1:])])
-        ended = seconds_of(row["ended"]) if row["ended"] else time.time() - BETWEEN_SAMPLES
-        ended = max(last_known, ended)
+        attempt_points = tuple(points_by_attempt.get(row["n"], ()))
+        start_time = seconds_of(row["started"])
+        last_known = max([start_time, *(point.until for point in attempt_points[-1:])])
+        end_time = seconds_of(row["ended"]) if row["ended"] else time.time() - BETWEEN_SAMPLES
+        end_time = max(last_known, end_time)
         # The last commits may be newer than the last sample. The row of the attempt counts them.
-        committed_before, committed = committed, committed + row["bytes_committed"]
+        committed_before, bytes_committed = (
+            bytes_committed,
+            bytes_committed + row["bytes_committed"],
+        )
         if attempt_points:
             fewest_done = min(
                 point.done for point in attempt_points
             )  # damage may be found after the first sample
-            committed = max(
+            bytes_committed = max(
                 attempt_points[-1].done, min(committed_before, fewest_done) + row["bytes_committed"]
             )
         lifetimes.append(
             Lifetime(
                 row["n"],
-                started,
-                ended,
+                start_time,
+                end_time,
                 row["outcome"],
                 committed_before,
-                committed,
+                bytes_committed,
                 attempt_points,
                 row["peak_rss"],
             )
@@ -229,12 +234,12 @@ def attempt_seconds(attempt: Mapping[str, Any]) -> float:
 
 def _between(knots: Sequence[tuple[float, float]], at: float) -> float:
     """Return the linear interpolation between knots. Two knots at the same time are a jump."""
-    right = bisect_right(knots, at, key=lambda knot: knot[0])
-    if right == 0:
+    next_knot = bisect_right(knots, at, key=lambda knot: knot[0])
+    if next_knot == 0:
         return knots[0][1]
-    if right == len(knots):
+    if next_knot == len(knots):
         return knots[-1][1]
-    (t0, y0), (t1, y1) = knots[right - 1], knots[right]
+    (t0, y0), (t1, y1) = knots[next_knot - 1], knots[next_knot]
     return y0 + (y1 - y0) * (at - t0) / (t1 - t0)
 
 

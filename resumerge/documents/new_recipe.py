@@ -45,15 +45,17 @@ def new_recipe(method: str, models: Sequence[str], base: str | None, dtype: str)
             found="no base model",
             fix="name the model that the others were trained from",
         )
-    per_model = [parameter for parameter in chosen_method.parameters if parameter.per_model]
+    model_parameters = [parameter for parameter in chosen_method.parameters if parameter.per_model]
     lines = [_commented(f"merge_method: {method}", chosen_method.summary)]
     if base is not None:
         lines.append(as_yaml({"base_model": base}).strip())
     lines.append("models:")
     for model in models:
         lines.append(f"  - {as_yaml({'model': model}).strip()}")
-        lines += _parameters(per_model, "    ")
-    lines += _parameters([p for p in chosen_method.parameters if not p.per_model], "")
+        lines += _parameters(model_parameters, "    ")
+    lines += _parameters(
+        [parameter for parameter in chosen_method.parameters if not parameter.per_model], ""
+    )
     lines += [
         _commented(
             as_yaml({"dtype": dtype}).strip(), "of the output: bfloat16, float16 or float32"
@@ -103,11 +105,11 @@ def new_recipe_of(
         )
     if kind is Kind.MIXTURE:
         return _checked(_mixture(models, base, dtype))
-    adapted = [f"{base}+{adapter}" for adapter in models]
+    adapted_models = [f"{base}+{adapter}" for adapter in models]
     if method is None:
-        method = "passthrough" if len(adapted) == 1 else "task_arithmetic"
+        method = "passthrough" if len(adapted_models) == 1 else "task_arithmetic"
     takes_base = find_method(method).base == "required"
-    return new_recipe(method, adapted, base if takes_base else None, dtype)
+    return new_recipe(method, adapted_models, base if takes_base else None, dtype)
 
 
 def _in_stages(method: str, models: Sequence[str], base: str | None, dtype: str) -> str:
@@ -118,10 +120,10 @@ def _in_stages(method: str, models: Sequence[str], base: str | None, dtype: str)
             found=f"{len(models)}",
             fix="name more models, or leave --kind out",
         )
-    first = new_recipe(method, models[:-1], base, dtype)
-    last = new_recipe(method, ["first", models[-1]], base, dtype)
+    first_document = new_recipe(method, models[:-1], base, dtype)
+    last_document = new_recipe(method, ["first", models[-1]], base, dtype)
     name = _commented("name: first", "the next document names the result by it")
-    return _checked(f"{name}\n{first}---\n{last}")
+    return _checked(f"{name}\n{first_document}---\n{last_document}")
 
 
 def _mixture(models: Sequence[str], base: str, dtype: str) -> str:
@@ -132,11 +134,11 @@ def _mixture(models: Sequence[str], base: str, dtype: str) -> str:
         "experts:",
     ]
     for model in models:
-        prompt = f"Write here what {model} is asked for"
+        prompt_text = f"Write here what {model} is asked for"
         lines += [
             f"  - {as_yaml({'source_model': model}).strip()}",
             _commented("    positive_prompts:", "texts of the kind that this expert is for"),
-            f"      - {json.dumps(prompt, ensure_ascii=False)}",
+            f"      - {json.dumps(prompt_text, ensure_ascii=False)}",
         ]
     lines.append(_commented(as_yaml({"dtype": dtype}).strip(), "of the output"))
     return "\n".join(lines) + "\n"
@@ -181,12 +183,12 @@ def write_recipe(file: Path, text: str) -> None:
         InputError: the file exists, or cannot be written.
     """
     try:
-        opened = file.open("x", encoding="utf-8")
+        opened_file = file.open("x", encoding="utf-8")
     except OSError as error:
         raise _unwritable(file, error.strerror) from None
     try:
-        with opened:
-            opened.write(text)
+        with opened_file:
+            opened_file.write(text)
     except OSError as error:
         file.unlink()
         raise _unwritable(file, error.strerror) from None

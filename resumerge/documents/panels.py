@@ -46,9 +46,11 @@ class Panel:
         """Return the end of the axis: above all values, and above the limit if it is near."""
         if self.clips:
             return clipped_top(timeline.values(self.value))
-        largest = timeline.largest(self.value)
-        limit = timeline.largest(self.limit) if self.limit else 0.0
-        return nice_ceiling(max(largest, limit if limit <= 4 * largest else 0.0))
+        largest_value = timeline.largest(self.value)
+        largest_limit = timeline.largest(self.limit) if self.limit else 0.0
+        return nice_ceiling(
+            max(largest_value, largest_limit if largest_limit <= 4 * largest_value else 0.0)
+        )
 
     def shows_limit(self, timeline: Timeline) -> bool:
         """Return whether the axis reaches the limit."""
@@ -64,9 +66,9 @@ def panels_of(history: History) -> list[Panel]:
     if not history.points:
         return []
     last_point = history.points[-1]
-    alive = history.lifetimes[-1].outcome is None
-    current_rss = f"{show_size(last_point.rss_high)} now, " if alive else ""
-    seconds = sum(life.seconds for life in history.lifetimes)
+    is_alive = history.lifetimes[-1].outcome is None
+    current_rss = f"{show_size(last_point.rss_high)} now, " if is_alive else ""
+    seconds = sum(lifetime.seconds for lifetime in history.lifetimes)
     committed = max(last_point.done, history.lifetimes[-1].done_after)
     panels = [
         Panel(
@@ -82,7 +84,7 @@ def panels_of(history: History) -> list[Panel]:
         Panel(
             "batch",
             "batch size",
-            f"{show_size(last_point.batch_high)} {'now' if alive else 'at the end'}",
+            f"{show_size(last_point.batch_high)} {'now' if is_alive else 'at the end'}",
             "largest output computed before a commit",
             lambda cell: cell.batch_high or None,
         ),
@@ -107,11 +109,13 @@ def clipped_top(values: Iterable[float]) -> float:
     The axis ends above the largest value. If the largest value is more than `OUTLIER` times the
     90th percentile of the positive values, the axis ends above that percentile.
     """
-    ranked = sorted(value for value in values if value > 0)
-    if not ranked:
+    sorted_values = sorted(value for value in values if value > 0)
+    if not sorted_values:
         return nice_ceiling(0.0)
-    usual, largest = ranked[int(0.9 * len(ranked))], ranked[-1]
-    return nice_ceiling(largest if largest <= OUTLIER * usual else 1.5 * usual)
+    percentile, largest_value = sorted_values[int(0.9 * len(sorted_values))], sorted_values[-1]
+    return nice_ceiling(
+        largest_value if largest_value <= OUTLIER * percentile else 1.5 * percentile
+    )
 
 
 def nice_ceiling(value: float) -> float:

@@ -87,8 +87,8 @@ def _described(
     every_tensor: bool,
 ) -> dict[str, Any]:
     context = RunContext(options, reporter, Storage(), StopRequest(), RunStore(options.state_dir))
-    if unusable := [*check_path(context.runs.folder, STATE), *_unusable(out)]:
-        return _nothing(budget, None, unusable)
+    if path_problems := [*check_path(context.runs.folder, STATE), *_unusable(out)]:
+        return _nothing(budget, None, path_problems)
     problems = _mirror_problems(context, out)
     try:
         earlier_runs = context.runs.of_output(out.path) if out is not None else []
@@ -107,31 +107,37 @@ def _described(
             problems += error.problems
     bytes_needed = _still_needed(context, plan, estimate, out)
     if out is not None and not earlier_runs:
-        problems += (p for p in new_run_problems(context, plan, estimate, out) if p not in problems)
+        problems += (
+            problem
+            for problem in new_run_problems(context, plan, estimate, out)
+            if problem not in problems
+        )
     else:
         with suppress(OSError, sqlite3.Error):  # `run` repairs or refuses a damaged ledger
             problems += (
-                p for run in earlier_runs[-1:] for p in recipe_problems(context, run, recipe)
+                problem
+                for run in earlier_runs[-1:]
+                for problem in recipe_problems(context, run, recipe)
             )
         problems += _space_problems(context, plan, estimate, _folder(out), bytes_needed)
-    threads, notes, thread_problems = _threads(estimate, options, budget)
+    threads, device_notes, thread_problems = _threads(estimate, options, budget)
     folder = existing_folder(_folder(out))
     speed = measure_speed(largest_file(plan, estimate), folder, computes=estimate.time.computes)
-    predicted = estimate.on_machine(threads, speed)
+    prediction = estimate.on_machine(threads, speed)
     return {
         **_contents(plan, estimate),
         "linked": _linked(context, plan, out),
-        "memory": {"predicted_peak_rss": predicted.need.peak_rss, "budget": budget},
+        "memory": {"predicted_peak_rss": prediction.need.peak_rss, "budget": budget},
         "disk": {
             "needed": disk_needed(
                 plan, estimate, _folder(out), bytes_needed, evict=bool(options.evict)
             ),
             "free": free_bytes(_folder(out)),
         },
-        "time": {"estimate_s": predicted.seconds, "basis": predicted.basis},
+        "time": {"estimate_s": prediction.seconds, "basis": prediction.basis},
         "accounts": _accounts(plan, every_tensor=every_tensor),
         "threads": threads,
-        "notes": [*plan.notes, *estimate.notes, *notes, *too_many_threads(options.threads)],
+        "notes": [*plan.notes, *estimate.notes, *device_notes, *too_many_threads(options.threads)],
         "problems": [asdict(problem) for problem in (*problems, *thread_problems)],
         "speed": {"read_bytes_per_s": speed.read, "write_bytes_per_s": speed.write},
     }
@@ -146,13 +152,16 @@ def _linked(context: RunContext, plan: Plan, out: OutputPath | None) -> dict[str
 
 def _contents(plan: Plan, estimate: Estimate) -> dict[str, Any]:
     """Return the part of the report that is the same on any machine."""
-    copied = [shard for shard in plan.shards if shard.copied is not None]
+    copied_shards = [shard for shard in plan.shards if shard.copied is not None]
     return {
         "units": len(plan.units),
         "tensors": estimate.tensors,
         "output_bytes": estimate.output,
         "shards": len(plan.shards),
-        "copied": {"shards": len(copied), "bytes": sum(shard.nbytes for shard in copied)},
+        "copied": {
+            "shards": len(copied_shards),
+            "bytes": sum(shard.nbytes for shard in copied_shards),
+        },
         "read_bytes": sum(estimate.read.values()),
         "outputs": [
             {"name": name, "bytes": variant.output_bytes, "shards": len(variant.shards)}
@@ -167,11 +176,16 @@ def _contents(plan: Plan, estimate: Estimate) -> dict[str, Any]:
         "sources": [_source(plan, estimate, number) for number in range(len(plan.sources))],
         "stages": [_stage(plan, model) for model in plan.stage_models],
         "method": plan.method,
-        "layers": [list(o.inputs) for m in plan.layer_maps[:1] for o in m.origins],
+        "layers": [
+            list(origin.inputs) for layer_map in plan.layer_maps[:1] for origin in layer_map.origins
+        ],
         "stacks": dict(plan.layers.counts),
         "layer_maps": [
-            {"stack": m.stack, "layers": [list(o.inputs) for o in m.origins]}
-            for m in plan.layer_maps
+            {
+                "stack": layer_map.stack,
+                "layers": [list(origin.inputs) for origin in layer_map.origins],
+            }
+            for layer_map in plan.layer_maps
         ],
         "largest_unit": {"name": estimate.largest.name, "bytes": estimate.largest.nbytes},
     }
@@ -181,20 +195,20 @@ def _threads(
     estimate: Estimate, options: Options, budget: int
 ) -> tuple[int, list[str], list[Problem]]:
     """Return the threads that fit into the budget, notes on the device, and problems with both."""
-    notes: list[str] = []
+    device_notes: list[str] = []
     problems: list[Problem] = []
     try:
-        notes = device_for(estimate, options.device)[1]
+        device_notes = device_for(estimate, options.device)[1]
     except InputError as error:
         problems += error.problems
     try:
         return (
             fit_threads(estimate.memory, options.threads, budget, options.memory),
-            notes,
+            device_notes,
             problems,
         )
     except InputError as error:
-        return 1, notes, [*problems, *error.problems]
+        return 1, device_notes, [*problems, *error.problems]
 
 
 def _space_problems(
@@ -218,8 +232,8 @@ def _still_needed(
     if out is None or context.frees_shards:
         return estimate.disk
     files = context.shard_files(plan, out.folder)
-    allocated = sum(shard.nbytes - files.unallocated(shard) for shard in plan.shards)
-    return max(0, estimate.disk - allocated)
+    allocated_bytes = sum(shard.nbytes - files.unallocated(shard) for shard in plan.shards)
+    return max(0, estimate.disk - allocated_bytes)
 
 
 def _mirror_problems(context: RunContext, out: OutputPath | None) -> list[Problem]:
@@ -234,8 +248,8 @@ def _mirror_problems(context: RunContext, out: OutputPath | None) -> list[Proble
     except InputError as error:
         context.options = replace(context.options, mirror=None)
         return error.problems
-    apart = check_apart(out, mirror) if out is not None else []
-    return apart or check_reachable(mirror)
+    overlap_problems = check_apart(out, mirror) if out is not None else []
+    return overlap_problems or check_reachable(mirror)
 
 
 def _unusable(out: OutputPath | None) -> list[Problem]:
@@ -273,7 +287,9 @@ def _source(plan: Plan, estimate: Estimate, number: int) -> dict[str, Any]:
 
 def _stage(plan: Plan, model: Source) -> dict[str, Any]:
     """Return the method and models of a stage, or of a stage that an adapter changes."""
-    recipe = next((s.recipe for s in plan.stages if s.recipe.name == model.ref.text), None)
+    recipe = next(
+        (stage.recipe for stage in plan.stages if stage.recipe.name == model.ref.text), None
+    )
     models = recipe.models if recipe is not None else model.ref.parts
     return {
         "model": model.ref.text,

@@ -45,12 +45,12 @@ def recipe_in_python(
     """
     documents = [recipe] if isinstance(recipe, Mapping) else recipe
     texts = [as_yaml(document) for document in documents]
-    starts = list(accumulate((text.count("\n") + 1 for text in texts[:-1]), initial=1))
+    starting_lines = list(accumulate((text.count("\n") + 1 for text in texts[:-1]), initial=1))
 
     def placed(problem: Problem) -> Problem:
-        number = bisect_right(starts, problem.line or 1) - 1
-        place = "recipe" if isinstance(recipe, Mapping) else f"recipe[{number}]"
-        where = place + re.sub(r"\.?([^.\[\]]+)(?![^\[]*\])", r'["\1"]', problem.path)
+        number = bisect_right(starting_lines, problem.line or 1) - 1
+        document_place = "recipe" if isinstance(recipe, Mapping) else f"recipe[{number}]"
+        where = document_place + re.sub(r"\.?([^.\[\]]+)(?![^\[]*\])", r'["\1"]', problem.path)
         return replace(problem, where=where, path="", line=None)
 
     with _written(SEPARATOR.join(texts), placed) as file:

@@ -39,18 +39,18 @@ def describe_run(folder: Path, *, every_tensor: bool = False) -> dict[str, Any]:
         folder: the run's folder in the state folder.
         every_tensor: whether the accounts list every tensor.
     """
-    why = ""
+    damage = ""
     for name in (LEDGER_FILE, SNAPSHOT_FILE):
         try:
             with closing(Ledger(folder / name, read_only=True)) as ledger:
                 return describe_from_ledger(ledger, folder, every_tensor=every_tensor)
         except sqlite3.DatabaseError as error:
-            why = why or str(error)
+            damage = damage or str(error)
     return {
         **empty_run(folder.name, "failed"),
         "ledger": str(folder / LEDGER_FILE),
         "events": [
-            {"at": "", "attempt": None, "kind": EventKind.LEDGER_DAMAGED, "data": {"why": why}}
+            {"at": "", "attempt": None, "kind": EventKind.LEDGER_DAMAGED, "data": {"why": damage}}
         ],
     }
 
@@ -89,9 +89,9 @@ def describe_finished(url: str, manifest: Manifest) -> dict[str, Any]:
         url: the mirror's address.
         manifest: the mirror's manifest.
     """
-    sizes = {name: size for name, (size, _) in manifest.files.items()}
-    shards = [size for name, size in sizes.items() if is_weights(name)]
-    count, nbytes = len(shards), sum(shards)
+    size_by_name = {name: size for name, (size, _) in manifest.files.items()}
+    shard_sizes = [size for name, size in size_by_name.items() if is_weights(name)]
+    count, output_bytes = len(shard_sizes), sum(shard_sizes)
     run = empty_run(manifest.run, "done")
     attempts = describe_attempts(manifest.attempts)
     return {
@@ -100,10 +100,11 @@ def describe_finished(url: str, manifest: Manifest) -> dict[str, Any]:
         "created": manifest.created,
         "units": {"total": manifest.units, "committed": manifest.units},
         "attempts": attempts,
-        "memory": run["memory"] | {"peak_rss": max((a["peak_rss"] for a in attempts), default=0)},
-        "bytes": {"total": nbytes, "committed": nbytes},
+        "memory": run["memory"]
+        | {"peak_rss": max((attempt["peak_rss"] for attempt in attempts), default=0)},
+        "bytes": {"total": output_bytes, "committed": output_bytes},
         "shards": run["shards"] | {"total": count, "sealed": count},
-        "mirror": describe_mirror(url, shards, here=False),
+        "mirror": describe_mirror(url, shard_sizes, here=False),
     }
 
 
@@ -125,15 +126,19 @@ def describe_from_ledger(
     totals, url = ledger.totals(), run.get("mirror")
     attempts = ledger.attempts.all()
     last_attempt = attempts[-1] if attempts else {}
-    sample = _last_sample(ledger, last_attempt.get("n"))
+    last_sample = _last_sample(ledger, last_attempt.get("n"))
     alive = lock_holder(folder) is not None if alive is None else alive
     rate = _rate(last_attempt)
-    uncommitted = totals.nbytes - totals.nbytes_committed
+    uncommitted_bytes = totals.nbytes - totals.nbytes_committed
     events = ledger.events.all()
-    peaks = task_peaks(events)  # on a cluster, tasks use the memory; the attempt's process journals
+    # On a cluster, tasks use the memory; the attempt's process journals.
+    peak_by_attempt = task_peaks(events)
     changes = changes_of(ledger)
     adapter = describe_adapter(run, changes)
-    attempts = [{**a, "peak_rss": peaks.get(a["n"]) or a["peak_rss"]} for a in attempts]
+    attempts = [
+        {**attempt, "peak_rss": peak_by_attempt.get(attempt["n"]) or attempt["peak_rss"]}
+        for attempt in attempts
+    ]
     state = _state(run.get("state"), alive, bool(attempts))
     return {
         **empty_run(run["id"], state),
@@ -150,12 +155,12 @@ def describe_from_ledger(
             "copied": totals.shards_copied,
         },
         "memory": {
-            "budget": sample.get("budget") or last_attempt.get("budget"),
-            "peak_rss": max((a["peak_rss"] or 0 for a in attempts), default=0),
-            "batch_bytes": sample.get("batch_bytes") or last_attempt.get("batch_bytes"),
+            "budget": last_sample.get("budget") or last_attempt.get("budget"),
+            "peak_rss": max((attempt["peak_rss"] or 0 for attempt in attempts), default=0),
+            "batch_bytes": last_sample.get("batch_bytes") or last_attempt.get("batch_bytes"),
         },
         "rate_bytes_per_s": rate,
-        "eta_s": round(uncommitted / rate, 1) if rate and alive else None,
+        "eta_s": round(uncommitted_bytes / rate, 1) if rate and alive else None,
         "merging_s": last_attempt.get("merging_seconds"),
         "accounts": {
             **_accounts(ledger, every_tensor=every_tensor),
@@ -194,18 +199,19 @@ def describe_attempts(rows: Sequence[Row], *, alive: bool = False) -> list[dict[
     """
     return [
         {
-            "n": a["n"],
-            "pid": a["pid"],
-            "host": a["host"],
-            "started": a["started"],
-            "ended": a["ended"] or (None if alive and a is rows[-1] else a["last_seen"]),
-            "outcome": a["outcome"] or (None if alive and a is rows[-1] else "killed"),
-            "budget": a.get("budget"),
-            "peak_rss": a["peak_rss"] or 0,
-            "units_committed": a["units_committed"],
-            "bytes_committed": a["bytes_committed"] or 0,
+            "n": attempt["n"],
+            "pid": attempt["pid"],
+            "host": attempt["host"],
+            "started": attempt["started"],
+            "ended": attempt["ended"]
+            or (None if alive and attempt is rows[-1] else attempt["last_seen"]),
+            "outcome": attempt["outcome"] or (None if alive and attempt is rows[-1] else "killed"),
+            "budget": attempt.get("budget"),
+            "peak_rss": attempt["peak_rss"] or 0,
+            "units_committed": attempt["units_committed"],
+            "bytes_committed": attempt["bytes_committed"] or 0,
         }
-        for a in rows
+        for attempt in rows
     ]
 
 
@@ -236,15 +242,17 @@ def _mirror(ledger: Ledger, url: str | None, done: bool) -> dict[str, Any] | Non
     """Return the state and content of the run's mirror; None for a run without a mirror."""
     if not url:
         return None
-    mirrored = set(ledger.mirrored.checksums())
-    sizes = [shard["nbytes"] for shard in ledger.shards.all() if shard["name"] in mirrored]
+    mirrored_names = set(ledger.mirrored.checksums())
+    mirrored_sizes = [
+        shard["nbytes"] for shard in ledger.shards.all() if shard["name"] in mirrored_names
+    ]
     last_event = (
         None if done else ledger.events.last(EventKind.MIRROR_FAILING, EventKind.MIRROR_RECOVERED)
     )
     reason = None
     if last_event is not None and last_event["kind"] == EventKind.MIRROR_FAILING:
         reason = last_event["data"].get("reason")
-    return describe_mirror(url, sizes, reason)
+    return describe_mirror(url, mirrored_sizes, reason)
 
 
 def describe_mirror(

@@ -53,10 +53,10 @@ def status_json(
             "runs": [describe(folder) for folder in reversed(store.runs())],
             "searches": [*reversed(list_searches(store))],
         }
-    if (search := find_search(store, wanted)) is not None:
+    if (search_folder := find_search(store, wanted)) is not None:
         from resumerge.optimisation.document import search_json
 
-        return {"runs": [], "searches": [search_json(search)]}
+        return {"runs": [], "searches": [search_json(search_folder)]}
     # Imported here: the import is slow, and a list of runs does not need it.
     from resumerge.mirror.stores.registry import is_mirror_url, normalise
 
@@ -96,12 +96,12 @@ def status_of_mirror(url: str, *, every_tensor: bool = False) -> dict[str, Any]:
     if not state.snapshot:
         raise refuse_mirror(session, state)
     lease = retry_store(session.store, lambda: read_lease(session.store, state.files))
-    alive = lease is not None and _is_alive(lease)
+    is_alive = lease is not None and _is_alive(lease)
     with closing(Ledger(folder / LEDGER_FILE)) as ledger:
         ledger.set_mirror_url(session.url)
-        run = describe_from_ledger(ledger, folder, alive=alive, every_tensor=every_tensor)
-    run["state"] = "running" if alive else "interrupted"
-    run["mirror"] |= {"here": False, "held_by": str(lease) if alive else None}
+        run = describe_from_ledger(ledger, folder, alive=is_alive, every_tensor=every_tensor)
+    run["state"] = "running" if is_alive else "interrupted"
+    run["mirror"] |= {"here": False, "held_by": str(lease) if is_alive else None}
     return run
 
 

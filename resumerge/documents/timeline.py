@@ -54,15 +54,17 @@ def lay_out(history: History, columns: int) -> Timeline:
     lifetimes = history.lifetimes[-max(1, (columns + 1) // 2) :]
     if not lifetimes:
         return Timeline(columns, (), 0)
-    gap = 3 if columns >= COLUMNS_FOR_WIDE_GAPS * len(lifetimes) else 1
-    free = columns - gap * (len(lifetimes) - 1)
-    least = max(1, min(4, free // (3 * len(lifetimes))))
-    widths = _shares([life.seconds for life in lifetimes], free - least * len(lifetimes))
+    gap_width = 3 if columns >= COLUMNS_FOR_WIDE_GAPS * len(lifetimes) else 1
+    free_columns = columns - gap_width * (len(lifetimes) - 1)
+    least_width = max(1, min(4, free_columns // (3 * len(lifetimes))))
+    widths = _shares(
+        [lifetime.seconds for lifetime in lifetimes], free_columns - least_width * len(lifetimes)
+    )
     spans = []
     start = 0
     for lifetime, width in zip(lifetimes, widths):
-        spans.append(Span(lifetime, start, lifetime.cells(width + least)))
-        start += width + least + gap
+        spans.append(Span(lifetime, start, lifetime.cells(width + least_width)))
+        start += width + least_width + gap_width
     return Timeline(columns, spans, len(history.lifetimes) - len(lifetimes))
 
 
@@ -71,10 +73,10 @@ def _shares(weights: Sequence[float], whole: int) -> list[int]:
     total = sum(weights)
     if not total:
         weights, total = [1.0] * len(weights), float(len(weights))
-    shares, cumulative, assigned = [], 0.0, 0
+    shares, weight_so_far, assigned_total = [], 0.0, 0
     for weight in weights:
-        cumulative += weight
-        upto = round(whole * cumulative / total)
-        shares.append(upto - assigned)
-        assigned = upto
+        weight_so_far += weight
+        share_end = round(whole * weight_so_far / total)
+        shares.append(share_end - assigned_total)
+        assigned_total = share_end
     return shares

@@ -45,22 +45,22 @@ def by_layer(units: Iterable[Mapping[str, Any]]) -> list[Timing]:
         units: rows of the ledger's table ``units``; name, nbytes, blocks, committed_blocks and
             seconds are read.
     """
-    groups: dict[LayerKey, Timing] = {}
+    timing_by_layer: dict[LayerKey, Timing] = {}
     for unit in units:
-        groups.setdefault(layer_key(unit["name"]), Timing("")).add(_timing(unit))
-    for key, name in (names := layer_names(groups)).items():
-        groups[key].name = name
-    return _at_most([groups[key] for key in names], MOST_LAYERS, "layers")
+        timing_by_layer.setdefault(layer_key(unit["name"]), Timing("")).add(_timing(unit))
+    for key, name in (names := layer_names(timing_by_layer)).items():
+        timing_by_layer[key].name = name
+    return _at_most([timing_by_layer[key] for key in names], MOST_LAYERS, "layers")
 
 
 def by_kind(units: Iterable[Mapping[str, Any]]) -> list[Timing]:
     """Return one group for each kind of tensor, over all layers and experts, longest time first."""
-    groups: dict[str, Timing] = {}
+    timing_by_kind: dict[str, Timing] = {}
     for unit in units:
         name = kind_of(unit["name"])
-        groups.setdefault(name, Timing(name)).add(_timing(unit))
-    longest = sorted(groups.values(), key=lambda timing: -timing.seconds)
-    return _at_most(longest, MOST_KINDS, "kinds")
+        timing_by_kind.setdefault(name, Timing(name)).add(_timing(unit))
+    longest_first = sorted(timing_by_kind.values(), key=lambda timing: -timing.seconds)
+    return _at_most(longest_first, MOST_KINDS, "kinds")
 
 
 def _timing(unit: Mapping[str, Any]) -> Timing:

@@ -132,16 +132,16 @@ def try_model(
     notes: list[str] = []
     report(f"loading {out}")
     with _refusing(out):
-        merged = _Loaded(str(out.absolute()))
+        merged_model = _Loaded(str(out.absolute()))
         report("generating")
-        generated, token_count, finite = merged.generate(prompt, tokens)
+        continuation, token_count, is_finite = merged_model.generate(prompt, tokens)
     fits = []
     if text_to_predict is not None:
         report(f"{out} reads the text")
         with _refusing(out):
-            fits = [merged.fit(str(out), text_to_predict)]
-    missing = merged.missing
-    del merged
+            fits = [merged_model.fit(str(out), text_to_predict)]
+    missing_names = merged_model.missing
+    del merged_model
     if text_to_predict is not None:
         source_fits, source_notes = _fits_of_sources(
             _sources(run, out, notes), text_to_predict, report
@@ -150,9 +150,17 @@ def try_model(
         notes += source_notes
         if len({fit.tokens for fit in fits}) > 1:
             notes.append("Tokenizers differ: compare the bits for each byte, not the perplexities")
-    characters = len(text_to_predict or "")
+    character_count = len(text_to_predict or "")
     return TryResult(
-        str(out), prompt, generated, token_count, finite, missing, fits, characters, notes
+        str(out),
+        prompt,
+        continuation,
+        token_count,
+        is_finite,
+        missing_names,
+        fits,
+        character_count,
+        notes,
     )
 
 
@@ -195,7 +203,7 @@ class _Loaded:
         import torch
 
         prompt_tokens = torch.tensor([self._encode(prompt)])
-        generated = self.model.generate(
+        generation = self.model.generate(
             prompt_tokens,
             attention_mask=torch.ones_like(prompt_tokens),
             max_new_tokens=tokens,
@@ -205,31 +213,35 @@ class _Loaded:
             return_dict_in_generate=True,
             pad_token_id=self.tokenizer.pad_token_id or 0,
         )
-        new = generated.sequences[0, prompt_tokens.shape[1] :]
+        new_tokens = generation.sequences[0, prompt_tokens.shape[1] :]
         with torch.no_grad():
-            logits = [self.model(prompt_tokens).logits, *generated.logits]
-        finite = all(bool(torch.isfinite(step).all()) for step in logits)
-        return self.tokenizer.decode(new, skip_special_tokens=True), len(new), finite
+            logits = [self.model(prompt_tokens).logits, *generation.logits]
+        is_finite = all(bool(torch.isfinite(step).all()) for step in logits)
+        return (
+            self.tokenizer.decode(new_tokens, skip_special_tokens=True),
+            len(new_tokens),
+            is_finite,
+        )
 
     def fit(self, name: str, text: str) -> Fit:
         """Return how well the model predicts a text, in windows of at most `WINDOW` tokens."""
         import torch
 
         tokens = torch.tensor(self._encode(text))
-        loss, count = 0.0, len(tokens) - 1
+        total_loss, count = 0.0, len(tokens) - 1
         window = min(WINDOW, getattr(self.model.config, "max_position_embeddings", WINDOW))
         with torch.no_grad():
             for start in range(0, count, window - 1):
                 window_tokens = tokens[start : start + window]
                 logits = self.model(window_tokens[None]).logits[0, :-1].float()
-                loss += float(
+                total_loss += float(
                     torch.nn.functional.cross_entropy(logits, window_tokens[1:], reduction="sum")
                 )
-        if count < 1 or not math.isfinite(loss):
+        if count < 1 or not math.isfinite(total_loss):
             return Fit(name, None, None, max(count, 0))
-        mean = loss / count
-        bits = loss / math.log(2) / len(text.encode())
-        return Fit(name, math.exp(mean) if mean < 700 else None, bits, count)
+        mean_loss = total_loss / count
+        bits_per_byte = total_loss / math.log(2) / len(text.encode())
+        return Fit(name, math.exp(mean_loss) if mean_loss < 700 else None, bits_per_byte, count)
 
     def _encode(self, text: str) -> list[int]:
         """Return a text's tokens, with the begin-of-text token first if the tokenizer has one."""
@@ -276,19 +288,21 @@ def _sources(run: Path | None, out: Path, notes: list[str]) -> list[_Source]:
             name = row["model"].partition("@")[0]
             sources.append(_Source(row["model"], name, row["revision"]))
         else:
-            lora = row["kind"] == "lora"
-            outcome = "compared without its adapter" if lora else "not compared: it is in a bucket"
-            notes.append(f"{row['model']} is {outcome}")
+            is_lora = row["kind"] == "lora"
+            limitation = (
+                "compared without its adapter" if is_lora else "not compared: it is in a bucket"
+            )
+            notes.append(f"{row['model']} is {limitation}")
     return sources
 
 
 def _check_libraries() -> None:
-    missing = [name for name in LIBRARIES if find_spec(name) is None]
-    if missing:
+    missing_libraries = [name for name in LIBRARIES if find_spec(name) is None]
+    if missing_libraries:
         raise refuse(
             "`resumerge try` loads the model with transformers",
             expected=f"the libraries {' and '.join(LIBRARIES)}",
-            found=f"no {' and no '.join(missing)}",
+            found=f"no {' and no '.join(missing_libraries)}",
             fix=EXTRA,
         )
 
@@ -301,8 +315,10 @@ def _finished_run(out: Path, runs: RunStore) -> Path | None:
     """
     runs_of_model = runs.of_output(out)
     if runs_of_model and (state := read_run(runs_of_model[-1] / LEDGER_FILE, "state")) != "done":
-        fix = f"`resumerge resume {runs_of_model[-1].name}`"
-        raise refuse("The model is not finished", where=out, found=f"its run is {state}", fix=fix)
+        resume_command = f"`resumerge resume {runs_of_model[-1].name}`"
+        raise refuse(
+            "The model is not finished", where=out, found=f"its run is {state}", fix=resume_command
+        )
     if not (out / "config.json").is_file():
         raise refuse(
             "There is no model to try",
@@ -342,13 +358,14 @@ def _check_tokenizer(folder: Path) -> None:
 
 
 def _check_memory(folder: Path) -> None:
-    needed = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
-    free = measure_memory().available
-    if needed > free:
+    weight_bytes = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
+    free_bytes = measure_memory().available
+    if weight_bytes > free_bytes:
         raise Resumable(
             Reason.MEMORY,
-            f"Not enough memory to load {folder}: {show_size(needed)} of weights, and "
-            f"{show_size(free)} are available. Close other programs, or try it on another machine",
+            f"Not enough memory to load {folder}: {show_size(weight_bytes)} of weights, and "
+            f"{show_size(free_bytes)} are available. Close other programs, or try it on another "
+            "machine",
         )
 
 
@@ -357,14 +374,14 @@ def _quiet() -> Iterator[None]:
     """Keep transformers from writing to the terminal inside the context."""
     from transformers.utils import logging
 
-    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    verbosity, shows_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:
         yield
     finally:
         logging.set_verbosity(verbosity)
-        if bars:
+        if shows_bars:
             logging.enable_progress_bar()
 
 

@@ -32,11 +32,11 @@ def describe_adapter(
 
 def _energies(changes: Sequence[UnitChanges]) -> dict[str, Any]:
     energies = energies_of(changes)
-    total, kept = energy_of_all(energies)
+    total, kept_energy = energy_of_all(energies)
     return {
-        "kept": kept / total if total else None,
+        "kept": kept_energy / total if total else None,
         "modules": [
-            {"module": name, "energy": energy, "kept": kept / energy if energy else None}
-            for name, (energy, kept) in energies.items()
+            {"module": name, "energy": energy, "kept": kept_energy / energy if energy else None}
+            for name, (energy, kept_energy) in energies.items()
         ],
     }

@@ -83,12 +83,12 @@ def _of_model(change: ModelChange) -> dict[str, Any]:
 
 def _of_unit(unit: UnitChanges) -> dict[str, Any]:
     measurements = unit.measurements
-    measured = measurements["measured"]
+    measured_elements = measurements["measured"]
     return {
         "name": unit.name,
         "reference": unit.reference,
         "elements": unit.elements,
-        "measured": int(measured),
+        "measured": int(measured_elements),
         "exact": {
             "equal": unit.is_equal,
             "nan": int(measurements["nans"]),
@@ -99,9 +99,9 @@ def _of_unit(unit: UnitChanges) -> dict[str, Any]:
             "intended": math.sqrt(measurements["intended"] * unit.scale),
             "change": math.sqrt(measurements["change"] * unit.scale),
             "survived": root_of_ratio(measurements["change"], measurements["intended"]),
-            "moved": ratio(measurements["moved"], measured),
+            "moved": ratio(measurements["moved"], measured_elements),
             "lost": ratio(measurements["lost"], measurements["moved"]),
-            "conflicts": ratio(measurements["conflicts"], measured)
+            "conflicts": ratio(measurements["conflicts"], measured_elements)
             if len(measurements.models) > 2
             else None,
         },
@@ -111,7 +111,7 @@ def _of_unit(unit: UnitChanges) -> dict[str, Any]:
                 "exact": {"equal": sums["equal"] == unit.blocks},
                 "estimate": {
                     "length": math.sqrt(sums["size"] * unit.scale),
-                    "differs": ratio(sums["differs"], measured),
+                    "differs": ratio(sums["differs"], measured_elements),
                     "cosine": cosine(sums["along"], sums["size"], measurements["change"]),
                 },
             }

@@ -24,23 +24,23 @@ def describe_accounts(rows: Iterable[Mapping[str, Any]], *, every: bool) -> dict
 
 
 def _model(name: str, rows: list[Mapping[str, Any]], *, every: bool) -> dict[str, Any]:
-    used = {row["use"]: row["tensors"] for row in rows if row["use"]}
-    unused = [row for row in rows if row["reason"]]
-    listed = [
+    count_by_use = {row["use"]: row["tensors"] for row in rows if row["use"]}
+    unused_rows = [row for row in rows if row["reason"]]
+    unused_tensors = [
         {"name": name, "reason": row["reason"]}
-        for row in unused
+        for row in unused_rows
         for name in json.loads(row["names"])
     ]
     return {
         "model": name,
         "tensors": sum(row["tensors"] for row in rows),
-        "used": sum(used.values()),
-        "uses": used,
+        "used": sum(count_by_use.values()),
+        "uses": count_by_use,
         "reasons": [
             {key: row[key] for key in ("reason", "tensors")} | {"names": json.loads(row["folded"])}
-            for row in unused
+            for row in unused_rows
         ],
-        "unused": listed if every else listed[:MOST_NAMES],
+        "unused": unused_tensors if every else unused_tensors[:MOST_NAMES],
     }
 
 
@@ -55,10 +55,14 @@ def describe_outputs(units: Iterable[Mapping[str, Any]], models: list[str]) -> l
     """
     outputs = []
     for unit in units:
-        leaves = list(_leaves(json.loads(unit["expression"])))
-        tensors = dict.fromkeys(leaf for leaf in leaves if leaf is not None)
+        sources_and_names = list(_leaves(json.loads(unit["expression"])))
+        tensors = dict.fromkeys(
+            source_and_name for source_and_name in sources_and_names if source_and_name is not None
+        )
         origins = [{"model": models[number], "tensor": name} for number, name in tensors]
-        outputs.append({"name": unit["name"], "from": origins, "generated": None in leaves})
+        outputs.append(
+            {"name": unit["name"], "from": origins, "generated": None in sources_and_names}
+        )
     return outputs
 
 
