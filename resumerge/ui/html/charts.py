@@ -99,13 +99,15 @@ class Timings:
 def history_chart(panel: Panel, timeline: Timeline) -> Chart:
     """Return the chart of one quantity over time."""
     top = panel.top(timeline)
-    note = f"{panel.summary}; {panel.meaning}" if panel.summary else panel.meaning
+    description = f"{panel.summary}; {panel.meaning}" if panel.summary else panel.meaning
     if panel.limit:
         limit_is_shown = panel.shows_limit(timeline)
-        note += "; dashed: budget" if limit_is_shown else "; the budget is far above the plot"
+        description += (
+            "; dashed: budget" if limit_is_shown else "; the budget is far above the plot"
+        )
     return Chart(
         panel.title.capitalize(),
-        note,
+        description,
         panel.kind,
         top,
         _ticks(top, lambda value: show_size(value) + panel.unit),
@@ -113,9 +115,9 @@ def history_chart(panel: Panel, timeline: Timeline) -> Chart:
         [_attempt(panel, span, timeline, top) for span in timeline.spans],
         outlier=_outlier(
             [
-                (span.start + i, panel.value(c))
+                (span.start + column, panel.value(cell))
                 for span in timeline.spans
-                for i, c in enumerate(span.cells)
+                for column, cell in enumerate(span.cells)
             ],
             top,
             timeline.columns,
@@ -137,7 +139,7 @@ def timing_charts(units: Iterable[Mapping[str, Any]]) -> Timings | None:
     layers, kinds = by_layer(units), by_kind(units)
     if not layers:
         return None
-    seconds = _bar_chart(
+    seconds_chart = _bar_chart(
         "Seconds",
         "of computing and writing by layer, sum of all threads",
         "seconds",
@@ -145,7 +147,7 @@ def timing_charts(units: Iterable[Mapping[str, Any]]) -> Timings | None:
         lambda timing: timing.seconds,
         show_tick,
     )
-    rates = _bar_chart(
+    rate_chart = _bar_chart(
         "Bytes per second",
         "of output by layer, per thread",
         "rate",
@@ -154,12 +156,16 @@ def timing_charts(units: Iterable[Mapping[str, Any]]) -> Timings | None:
         lambda rate: f"{show_size(rate)}/s",
     )
     last_layer = len(layers) - 1
-    interval = -(-len(layers) // MOST_NAMES)
+    label_interval = -(-len(layers) // MOST_NAMES)
     return Timings(
-        [seconds, rates],
+        [seconds_chart, rate_chart],
         [timing.name for timing in layers],
         [
-            *(i for i in range(0, last_layer + 1, interval) if last_layer - i >= interval * 0.75),
+            *(
+                layer
+                for layer in range(0, last_layer + 1, label_interval)
+                if last_layer - layer >= label_interval * 0.75
+            ),
             last_layer,
         ],
         kinds,
@@ -199,8 +205,8 @@ def _outlier(
     format_value: Callable[[float], str],
 ) -> Outlier | None:
     """Return the largest value with its place, if it is above the top of the axis; else None."""
-    measured = [(value, column) for column, value in values if value is not None]
-    value, column = max(measured, default=(0.0, 0))
+    values_and_columns = [(value, column) for column, value in values if value is not None]
+    value, column = max(values_and_columns, default=(0.0, 0))
     if value <= top:
         return None
     return Outlier(100 * (column + 0.5) / columns, format_value(value))
@@ -211,11 +217,11 @@ def _ticks(top: float, format_tick: Callable[[float], str]) -> list[str]:
 
 
 def _attempt(panel: Panel, span: Span, timeline: Timeline, top: float) -> AttemptPaths:
-    died = span.lifetime.outcome in ("killed", "oom", "error")
+    has_died = span.lifetime.outcome in ("killed", "oom", "error")
     return AttemptPaths(
         span.start - GAP if span.start else None,
         list(_paths(panel, span, timeline, top)),
-        span.end if died else None,
+        span.end if has_died else None,
     )
 
 
@@ -223,8 +229,10 @@ def _paths(panel: Panel, span: Span, timeline: Timeline, top: float) -> Iterator
     for points in _pieces(span, panel.value, top, panel.steps):
         yield "area", _area(points)
         if panel.low:
-            lows = [p for piece in _pieces(span, panel.low, top, panel.steps) for p in piece]
-            yield "band", _line([*points, *reversed(lows)]) + "Z"
+            low_points = [
+                point for piece in _pieces(span, panel.low, top, panel.steps) for point in piece
+            ]
+            yield "band", _line([*points, *reversed(low_points)]) + "Z"
         yield "line", _line(points)
     if panel.limit and panel.shows_limit(timeline):
         for points in _pieces(span, panel.limit, top, steps=True):
@@ -234,27 +242,33 @@ def _paths(panel: Panel, span: Span, timeline: Timeline, top: float) -> Iterator
 def _pieces(span: Span, value: Value, top: float, steps: bool) -> list[Points]:
     """Return the line through the values of an attempt, in pieces where values are missing."""
     pieces: list[Points] = []
-    level = None
+    current_value = None
     for column, cell in enumerate(span.cells, span.start):
-        previous, level = level, value(cell)
-        if level is not None:
-            y = HEIGHT * (1 - min(1.0, level / top))
-            if previous is None:
-                pieces.append([(column, y)])
-            pieces[-1] += [(column, y), (column + 1, y)] if steps else [(column + 0.5, y)]
-    if level is not None:
+        previous_value, current_value = current_value, value(cell)
+        if current_value is not None:
+            height_from_top = HEIGHT * (1 - min(1.0, current_value / top))
+            if previous_value is None:
+                pieces.append([(column, height_from_top)])
+            pieces[-1] += (
+                [(column, height_from_top), (column + 1, height_from_top)]
+                if steps
+                else [(column + 0.5, height_from_top)]
+            )
+    if current_value is not None:
         pieces[-1].append((span.end, pieces[-1][-1][1]))
     return pieces
 
 
 def _line(points: Points) -> str:
     """Return SVG path data through points; points in the middle of a level line are left out."""
-    corners = [
+    corner_points = [
         point
-        for i, point in enumerate(points)
-        if not (0 < i < len(points) - 1 and points[i - 1][1] == point[1] == points[i + 1][1])
+        for index, point in enumerate(points)
+        if not (
+            0 < index < len(points) - 1 and points[index - 1][1] == point[1] == points[index + 1][1]
+        )
     ]
-    return "M" + "L".join(f"{_number(x)} {_number(y)}" for x, y in corners)
+    return "M" + "L".join(f"{_number(x)} {_number(y)}" for x, y in corner_points)
 
 
 def _area(points: Points) -> str:

@@ -38,12 +38,12 @@ def _context(document: Document) -> dict[str, Any]:
 def _group(group: Document) -> dict[str, Any]:
     value_columns = columns(group)
     widths = [max(1, len(row["layers"] or ())) for row in group["rows"]]
-    starts = [sum(widths[:number]) for number in range(len(widths))]
+    first_columns = [sum(widths[:number]) for number in range(len(widths))]
     return {
         "heading": heading(group),
         "lines": constants(value_columns),
         "columns": [column for column in value_columns if not column.is_constant],
         "spans": [span(row["layers"]) for row in group["rows"]],
-        "places": [*zip(starts, widths)],
+        "places": [*zip(first_columns, widths)],
         "width": sum(widths),
     }

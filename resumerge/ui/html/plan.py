@@ -29,8 +29,8 @@ def fragment(document: Document) -> str:
         ],
         host_rows=host_rows(document["host"]),
         choice_rows=[
-            (what, chosen, reason, _python_argument(option))
-            for what, chosen, reason, option in choice_rows(document["choices"])
+            (setting, chosen_value, reason, _python_argument(option))
+            for setting, chosen_value, reason, option in choice_rows(document["choices"])
         ],
     )
 

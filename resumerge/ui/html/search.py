@@ -79,7 +79,7 @@ def _context(document: Document) -> dict[str, Any]:
         }
         for row in trials
     ]
-    best = next((row for row in trials if row["number"] in document["best"]), None)
+    best_row = next((row for row in trials if row["number"] in document["best"]), None)
     return {
         "search": document,
         "batches": show_batches(document),
@@ -87,8 +87,8 @@ def _context(document: Document) -> dict[str, Any]:
         "recipe": _text(document.get("best_recipe")),
         "rows": rows,
         "drawings": drawings(document) if trials else [],
-        "value": show_number(best["values"][0]) if best else None,
-        "number": best["number"] if best else None,
+        "value": show_number(best_row["values"][0]) if best_row else None,
+        "number": best_row["number"] if best_row else None,
     }
 
 
@@ -117,12 +117,12 @@ def drawings(document: Document) -> list[Drawing]:
 def _history(document: Document, rows: Sequence[Document], index: int) -> Drawing:
     objective = document["objectives"][index]
     numbers, values = [row["number"] for row in rows], [row["values"][index] for row in rows]
-    better: Callable[[float, float], float]
-    better = max if objective["direction"] == "maximize" else min
+    better_of: Callable[[float, float], float]
+    better_of = max if objective["direction"] == "maximize" else min
     xs, ys = _scaled(numbers), _scaled(values)
-    tops = _scaled(values, [*accumulate(values, better)])
+    best_so_far = _scaled(values, [*accumulate(values, better_of)])
     line = "".join(f"{'H' if i else 'M'}{x:.2f}" + (f"V{SIZE - y:.2f}" if i else f" {SIZE - y:.2f}")
-                   for i, (x, y) in enumerate(zip(xs, tops)))  # fmt: skip
+                   for i, (x, y) in enumerate(zip(xs, best_so_far)))  # fmt: skip
     return Drawing(
         objective["metric"] or "value",
         f"of each trial, {objective['direction']}d; line: the best until then",
@@ -134,15 +134,15 @@ def _history(document: Document, rows: Sequence[Document], index: int) -> Drawin
 
 
 def _front(document: Document, rows: Sequence[Document]) -> Drawing:
-    across, up = ([row["values"][index] for row in rows] for index in (0, 1))
+    first_values, second_values = ([row["values"][index] for row in rows] for index in (0, 1))
     names = [objective["metric"] or "value" for objective in document["objectives"]]
     return Drawing(
         "Pareto front",
         f"across: {names[0]}; up: {names[1]}; marked: no trial is better in both",
-        _points(document, rows, _scaled(across), _scaled(up)),
+        _points(document, rows, _scaled(first_values), _scaled(second_values)),
         "",
-        (show_number(min(across)), show_number(max(across))),
-        (show_number(max(up)), show_number(min(up))),
+        (show_number(min(first_values)), show_number(max(first_values))),
+        (show_number(max(second_values)), show_number(min(second_values))),
     )
 
 

@@ -49,15 +49,15 @@ def strips_of(changes: Sequence[UnitChanges]) -> Strips | None:
         The strips; None if no unit is in a layer.
     """
     placed_units = [(split(unit.name), unit) for unit in changes]
-    stacks = [place.stack for place, _ in placed_units if place is not None]
+    stacks = [location.stack for location, _ in placed_units if location is not None]
     if not stacks:
         return None
     stack = max(dict.fromkeys(stacks), key=stacks.count)
     kinds: dict[str, list[tuple[int, UnitChanges]]] = {}
-    for place, unit in placed_units:
-        if place is not None and place.stack == stack:
-            kind = _NUMBER.sub("*", place.rest).removesuffix(".weight")
-            kinds.setdefault(kind, []).append((place.index, unit))
+    for location, unit in placed_units:
+        if location is not None and location.stack == stack:
+            kind = _NUMBER.sub("*", location.rest).removesuffix(".weight")
+            kinds.setdefault(kind, []).append((location.index, unit))
     models = [*dict.fromkeys(model for _, model in pairs(changes))]
     rows = {
         kind: [*([*_cosines(units, model)] for model in models), [*_losses(units)]]
@@ -70,14 +70,18 @@ def strips_of(changes: Sequence[UnitChanges]) -> Strips | None:
 def _cosines(units: Sequence[tuple[int, UnitChanges]], model: str) -> Iterator[Mark]:
     for column, unit in units:
         for name, sums in unit.measurements.of_models():
-            lengths = (sums["size"] * unit.measurements["change"]) ** 0.5
-            if name == model and lengths:
-                cosine = max(-1.0, min(1.0, sums["along"] / lengths))
+            product_of_lengths = (sums["size"] * unit.measurements["change"]) ** 0.5
+            if name == model and product_of_lengths:
+                cosine = max(-1.0, min(1.0, sums["along"] / product_of_lengths))
                 yield Mark(column, max(0.0, cosine), f"{unit.name}: cosine {cosine:.2f}")
 
 
 def _losses(units: Sequence[tuple[int, UnitChanges]]) -> Iterator[Mark]:
     for column, unit in units:
         if unit.measurements["moved"]:
-            lost = unit.measurements["lost"] / unit.measurements["moved"]
-            yield Mark(column, lost, f"{unit.name}: {lost:.1%} of the elements to change did not")
+            lost_share = unit.measurements["lost"] / unit.measurements["moved"]
+            yield Mark(
+                column,
+                lost_share,
+                f"{unit.name}: {lost_share:.1%} of the elements to change did not",
+            )

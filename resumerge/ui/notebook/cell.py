@@ -88,9 +88,9 @@ class CellReporter(ProgressState):
         for note in result.notes:
             if note not in self._notes:
                 self.note(note)
-        spent = show_seconds(result.seconds)
-        heading = "Already done" if result.already_done else f"Done in {spent}"
-        self._ended = ("done", [f"{heading}: {result.places}"])
+        duration = show_seconds(result.seconds)
+        first_words = "Already done" if result.already_done else f"Done in {duration}"
+        self._ended = ("done", [f"{first_words}: {result.places}"])
 
     def stopped(self, stopped: Interrupted | Resumable) -> None:
         """Show that the run stopped before its end, and how to resume it."""
@@ -183,14 +183,18 @@ class CellReporter(ProgressState):
         """Return the facts of the ended attempt, from the document of the run."""
         if not self._budget:
             return []  # no attempt began
-        nbytes, units, last_attempt = run["bytes"], run["units"], run["attempts"][-1]
-        rate, peak = run["rate_bytes_per_s"], run["memory"]["peak_rss"]
+        byte_counts, units, last_attempt = run["bytes"], run["units"], run["attempts"][-1]
+        rate, peak_rss = run["rate_bytes_per_s"], run["memory"]["peak_rss"]
         return [
-            ("committed", show_size(nbytes["committed"]), f"of {show_size(nbytes['total'])}"),
+            (
+                "committed",
+                show_size(byte_counts["committed"]),
+                f"of {show_size(byte_counts['total'])}",
+            ),
             ("tensors", str(units["committed"]), f"of {units['total']}"),
             *([("speed", f"{show_size(rate)}/s", "")] if rate else []),
             ("took", show_seconds(attempt_seconds(last_attempt)), ""),
-            ("peak memory", show_size(peak), f"budget {show_size(self._budget)}"),
+            ("peak memory", show_size(peak_rss), f"budget {show_size(self._budget)}"),
         ]
 
     def _read_mirror(self) -> None:
@@ -201,8 +205,8 @@ class CellReporter(ProgressState):
         self._mirror_at = time.monotonic()
         with closing(Ledger(path, read_only=True)) as ledger:
             run, shards = ledger.run_or_none() or {}, ledger.shards.all()
-            mirrored = ledger.mirrored.checksums()
-        copied = sum(shard["name"] in mirrored for shard in shards)
-        self._mirror = f"{copied} of {len(shards)} shards" if run.get("mirror") else ""
+            mirrored_names = ledger.mirrored.checksums()
+        mirrored_count = sum(shard["name"] in mirrored_names for shard in shards)
+        self._mirror = f"{mirrored_count} of {len(shards)} shards" if run.get("mirror") else ""
         if is_output_in(run.get("output", ""), run.get("mirror")):
             self._mirror_label = "in the bucket"

@@ -54,24 +54,26 @@ def merge_in_process(
             expected="a resumerge.engine.reporter.Reporter, or progress='lines'",
             found=repr(reporter),
         )
-    cell, printed = _reporters(progress, options) if reporter is None else (None, None)
+    cell_reporter, printed_reporter = (
+        _reporters(progress, options) if reporter is None else (None, None)
+    )
     stop = StopRequest(patient=in_kernel())
-    python_reporter = PythonReporter(reporter or cell or printed or Reporter())
+    python_reporter = PythonReporter(reporter or cell_reporter or printed_reporter or Reporter())
     session = Session(options, python_reporter, stop=stop)
     with stop.listening():  # a second interrupt must not hide how the run ended
         try:
             result = replace(work(session), notes=tuple(python_reporter.notes))
-            return DisplayedResult.of(result, None if cell is None else _cell_number())
-        except (Interrupted, Resumable) as stopped:
-            stopped.how_to_resume = _resume_call(session, options)
-            error_in_python(stopped)
-            if cell is not None:
-                cell.stopped(stopped)
+            return DisplayedResult.of(result, None if cell_reporter is None else _cell_number())
+        except (Interrupted, Resumable) as stop_error:
+            stop_error.how_to_resume = _resume_call(session, options)
+            error_in_python(stop_error)
+            if cell_reporter is not None:
+                cell_reporter.stopped(stop_error)
             raise
         finally:
-            for closable in (cell, printed):
-                if closable is not None:
-                    closable.close()
+            for own_reporter in (cell_reporter, printed_reporter):
+                if own_reporter is not None:
+                    own_reporter.close()
 
 
 def _cell_number() -> int:

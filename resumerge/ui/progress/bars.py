@@ -53,10 +53,15 @@ class Pace:
         """Return the time for `nbytes` more bytes, like ``2 to 5 min``; empty without a speed."""
         if not self.rate or not nbytes:
             return ""
-        mean, recent = nbytes / self.rate, nbytes / (self._rate_since(1) or self.rate)
-        differ = max(mean, recent) > SWING * min(mean, recent)
+        mean_seconds, recent_seconds = (
+            nbytes / self.rate,
+            nbytes / (self._rate_since(1) or self.rate),
+        )
+        is_unsteady = max(mean_seconds, recent_seconds) > SWING * min(mean_seconds, recent_seconds)
         return (
-            show_range(min(mean, recent), max(mean, recent)) if differ else show_range(mean, mean)
+            show_range(min(mean_seconds, recent_seconds), max(mean_seconds, recent_seconds))
+            if is_unsteady
+            else show_range(mean_seconds, mean_seconds)
         )
 
     def _rate_since(self, number: int) -> float | None:
@@ -96,16 +101,16 @@ def show_bars(bars: Iterable[Bar], width: int) -> RenderableType:
     grid.add_column(no_wrap=True, ratio=1, overflow="ellipsis")
     for bar in bars:
         speed = f"{show_size(bar.pace.rate)}/s" if bar.pace.rate else ""
-        left = bar.pace.left(bar.total - bar.done)
-        facts = [
+        time_left = bar.pace.left(bar.total - bar.done)
+        texts = [
             f"{show_size(bar.done)} of {show_size(bar.total)}" if width >= LEAST_FOR_SIZES else "",
-            *([bar.idle] if bar.idle else [speed, f"{left} left" if left else ""]),
+            *([bar.idle] if bar.idle else [speed, f"{time_left} left" if time_left else ""]),
         ]
         grid.add_row(
             bar.what,
             *([ProgressBar(bar.total, bar.done, width // 6)] if width >= LEAST_FOR_BAR else []),
             f"{bar.done / max(1, bar.total):4.0%}",
-            ", ".join(filter(None, facts)),
+            ", ".join(filter(None, texts)),
             Text(bar.now if width >= LEAST_FOR_NAMES else ""),
         )
     return grid

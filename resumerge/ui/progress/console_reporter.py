@@ -60,10 +60,10 @@ class ConsoleReporter(ProgressState):
         estimate = predicted.estimate
         for note in (*plan.notes, *estimate.notes):
             self.note(note)
-        tensors = sum(len(unit.tensors) for unit in plan.units)
+        tensor_count = sum(len(unit.tensors) for unit in plan.units)
         self._print(
             f"{plan.merged}, "
-            f"{counted(tensors, 'tensor')}, {show_size(plan.output_bytes)} in "
+            f"{counted(tensor_count, 'tensor')}, {show_size(plan.output_bytes)} in "
             f"{counted(len(plan.shards), 'shard')}; "
             f"peak memory about {show_size(predicted.need.peak_rss)}, "
             f"disk {show_size(estimate.disk)}, about {show_estimate(predicted.seconds)}; "
@@ -72,11 +72,11 @@ class ConsoleReporter(ProgressState):
             "bold",
         )
         if estimate.download:
-            streamed = sum(estimate.streamed.values())
+            streamed_bytes = sum(estimate.streamed.values())
             self._print(
-                f"{'Fetching' if streamed else 'Downloading'} {show_size(estimate.download)} in "
-                f"{counted(len(estimate.missing), 'file')}"
-                + (f", {show_size(streamed)} of it streamed" if streamed else "")
+                f"{'Fetching' if streamed_bytes else 'Downloading'} "
+                f"{show_size(estimate.download)} in {counted(len(estimate.missing), 'file')}"
+                + (f", {show_size(streamed_bytes)} of it streamed" if streamed_bytes else "")
             )
 
     def note(self, text: str) -> None:
@@ -84,9 +84,9 @@ class ConsoleReporter(ProgressState):
         self._print(text, "note:", "yellow")
 
     def waiting(self, text: str) -> None:
-        begins = not self.waits
+        has_just_begun = not self.waits
         super().waiting(text)
-        if begins and self._live is None:
+        if has_just_begun and self._live is None:
             self.note(text)
 
     def done(self, result: Result) -> None:
@@ -100,18 +100,18 @@ class ConsoleReporter(ProgressState):
             "Done",
             "green",
         )
-        accounts = describe_accounts(account_rows(result.accounts), every=False)
-        for line in account_lines(accounts):
+        accounts_document = describe_accounts(account_rows(result.accounts), every=False)
+        for line in account_lines(accounts_document):
             self._print(line, "tensors:", "dim")
         if line := whole_line(describe_changes(result.changes)):
             self._print(line, "numbers:", "dim")
         assert result.ledger is not None
-        state = result.ledger.parents[1]
+        state_folder = result.ledger.parents[1]
         if result.is_here:
             if call_to_load := loading_call(Path(result.output)):
                 self._offer("To load it:", call_to_load)
-            upload = next_command(state, "push", str(result.output), "ORG/NAME")
-            self._offer("To upload it:", upload)
+            push_command = next_command(state_folder, "push", str(result.output), "ORG/NAME")
+            self._offer("To upload it:", push_command)
         for note in result.notes:  # notes on the finished model must not be overlooked
             if time.monotonic() - self._noted.get(note, float("-inf")) > REPEATED_SECONDS:
                 self.note(note)
@@ -131,19 +131,34 @@ class ConsoleReporter(ProgressState):
 
     def _frame(self) -> RenderableType:
         """Return the bars of downloading and merging, or a line with the phase."""
-        fetched, update = self.fetched, self.update
-        stalled = time.monotonic() - self.moved
-        idle = f"no progress for {show_seconds(int(stalled))}" if stalled > STALL_SECONDS else ""
-        rows = []
-        if fetched is not None and fetched.bytes_done < fetched.bytes_total:
-            done, total = fetched.bytes_done, fetched.bytes_total
-            rows.append(Bar("downloaded", self._downloaded, done, total, fetched.file, idle))
+        download, update = self.fetched, self.update
+        idle_seconds = time.monotonic() - self.moved
+        idle_text = (
+            f"no progress for {show_seconds(int(idle_seconds))}"
+            if idle_seconds > STALL_SECONDS
+            else ""
+        )
+        bars = []
+        if download is not None and download.bytes_done < download.bytes_total:
+            bytes_done, bytes_total = download.bytes_done, download.bytes_total
+            bars.append(
+                Bar(
+                    "downloaded",
+                    self._downloaded,
+                    bytes_done,
+                    bytes_total,
+                    download.file,
+                    idle_text,
+                )
+            )
         if update is not None:
-            done, total = update.bytes_done, update.bytes_total
-            rows.append(Bar("merged", self._merged, done, total, update.unit, idle))
-        if not self._has_figures or self.waits or not rows:
+            bytes_done, bytes_total = update.bytes_done, update.bytes_total
+            bars.append(
+                Bar("merged", self._merged, bytes_done, bytes_total, update.unit, idle_text)
+            )
+        if not self._has_figures or self.waits or not bars:
             return Text(self.line(), no_wrap=True, overflow="ellipsis")
-        return show_bars(rows, self._console.width)
+        return show_bars(bars, self._console.width)
 
     def _offer(self, what: str, command: str) -> None:
         """Print a command for the user to type next, on one line."""

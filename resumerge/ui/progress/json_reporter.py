@@ -36,7 +36,7 @@ class JsonReporter(ProgressState):
             self._write("alive", doing=self.phase, text=self.line().strip())
 
     def planned(self, run: str, plan: Plan, predicted: Prediction, *, resumed: bool) -> None:
-        largest = predicted.estimate.largest
+        largest_unit = predicted.estimate.largest
         self._write(
             "planned",
             run=run,
@@ -49,7 +49,7 @@ class JsonReporter(ProgressState):
             download_bytes=predicted.estimate.download,
             estimate_s=predicted.seconds,
             basis=predicted.basis,
-            largest_unit={"name": largest.name, "bytes": largest.nbytes},
+            largest_unit={"name": largest_unit.name, "bytes": largest_unit.nbytes},
             notes=[*plan.notes, *predicted.estimate.notes],
         )
 

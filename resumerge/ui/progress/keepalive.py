@@ -130,10 +130,10 @@ def keepalive(console: Console | None, what: str) -> Iterator[Callable[[str], No
     Yields:
         A function that replaces the description.
     """
-    message, clock, started = [what], PrintClock(), time.monotonic()
+    message, clock, start_time = [what], PrintClock(), time.monotonic()
 
     def line() -> str:
-        return so_far(message[0], time.monotonic() - started)
+        return so_far(message[0], time.monotonic() - start_time)
 
     def change(what: str) -> None:
         message[0] = what

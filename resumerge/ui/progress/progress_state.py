@@ -96,10 +96,10 @@ class ProgressState(Reporter):
     def line(self) -> str:
         """Return the state as a line of text. Control characters in names are not escaped."""
         now = time.monotonic()
-        parts = [self._merging(), self._downloading()] if self._has_figures else []
-        text = "; ".join(part for part in parts if part)
-        if waits := self.waits:
-            return so_far(waits, now - self._waits_since)
+        figures = [self._merging(), self._downloading()] if self._has_figures else []
+        text = "; ".join(figure for figure in figures if figure)
+        if waiting_text := self.waits:
+            return so_far(waiting_text, now - self._waits_since)
         if not text:
             phase = self.phase
             if self._read:
@@ -112,19 +112,19 @@ class ProgressState(Reporter):
     def _merging(self) -> str:
         if (update := self.update) is None:
             return ""
-        rate = f", {show_size(self.rate)}/s" if self.rate else ""
-        left = f", {self.left} left" if self.left else ""
+        speed = f", {show_size(self.rate)}/s" if self.rate else ""
+        time_left = f", {self.left} left" if self.left else ""
         return (
             f"{self.share:4.0%}  {show_size(update.bytes_done)}"
             f" of {show_size(update.bytes_total)}, "
-            f"{update.units_done} of {counted(update.units_total, 'tensor')}{rate}{left}"
+            f"{update.units_done} of {counted(update.units_total, 'tensor')}{speed}{time_left}"
         )
 
     def _downloading(self) -> str:
-        fetched = self.fetched
-        if fetched is None or fetched.bytes_done >= fetched.bytes_total:
+        download = self.fetched
+        if download is None or download.bytes_done >= download.bytes_total:
             return ""
         return (
-            f"downloaded {show_size(fetched.bytes_done)} of {show_size(fetched.bytes_total)}, "
-            f"now {fetched.file}"
+            f"downloaded {show_size(download.bytes_done)} of {show_size(download.bytes_total)}, "
+            f"now {download.file}"
         )

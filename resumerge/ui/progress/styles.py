@@ -55,5 +55,7 @@ def reporter_of(
         return JsonReporter(sys.stdout, clock)
     if style is Style.NONE:
         return QuietReporter(err)
-    bar = style is Style.BAR or (style is Style.AUTO and goes_to(sys.stderr) == TERMINAL)
-    return ConsoleReporter(err, bar=bar and err.is_terminal, clock=clock, announced=announced)
+    draws_bars = style is Style.BAR or (style is Style.AUTO and goes_to(sys.stderr) == TERMINAL)
+    return ConsoleReporter(
+        err, bar=draws_bars and err.is_terminal, clock=clock, announced=announced
+    )

@@ -67,8 +67,8 @@ class Supervision(SupervisorOutput):
             return
         self._clock.reset(printed_at)
         is_log = not (self._as_json or self._err.is_terminal)
-        silent = self._clock.silence >= SILENCE_SECONDS
-        if not (self._clock.is_due(SILENCE_SECONDS) if is_log else silent):
+        is_silent = self._clock.silence >= SILENCE_SECONDS
+        if not (self._clock.is_due(SILENCE_SECONDS) if is_log else is_silent):
             return
         self._clock.reset()
         text = f"The worker (pid {pid}) is alive"
@@ -83,10 +83,10 @@ class Supervision(SupervisorOutput):
             self._print(text)
 
     def died(self, death: WorkerExit, spec: WorkerSpec) -> None:
-        smaller = spec.memory is not None and spec.memory != death.budget
-        budget = f" with a budget of {show_size(spec.memory or 0)}" if smaller else ""
+        is_smaller = spec.memory is not None and spec.memory != death.budget
+        budget_text = f" with a budget of {show_size(spec.memory or 0)}" if is_smaller else ""
         self._clear()
-        self._print(f"{death}. A new worker is started{budget}.")
+        self._print(f"{death}. A new worker is started{budget_text}.")
         self._event(death.event, **death.facts(), run=spec.run, next_budget=spec.memory)
 
     def gave_up(self, death: WorkerExit, run: str | None) -> None:
@@ -127,8 +127,8 @@ class Supervision(SupervisorOutput):
     def _stopped(self, reason: Reason, message: str, run: str | None) -> None:
         """Print the last lines: the error as JSON for programs, and the command that resumes."""
         command = self._command(run)
-        stopped = Resumable(reason, message).as_json()
-        self._event(**stopped, run=run, resume=command)
+        error_document = Resumable(reason, message).as_json()
+        self._event(**error_document, run=run, resume=command)
         print_command_to_resume(command, self._err)
 
     def _clear(self) -> None:

@@ -52,8 +52,10 @@ class UploadProgress:
 
     def _frame(self) -> RenderableType:
         if not self._done:
-            doing = f"uploading {self._name}" if self._name else "comparing the model with the repo"
-            text = so_far(doing, time.monotonic() - self._began)
+            activity = (
+                f"uploading {self._name}" if self._name else "comparing the model with the repo"
+            )
+            text = so_far(activity, time.monotonic() - self._began)
             return Text(text, no_wrap=True, overflow="ellipsis")
         bar = Bar("uploaded", self._pace, self._done, self._total, self._name)
         return show_bars([bar], self._console.width)

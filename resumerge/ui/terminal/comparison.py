@@ -52,14 +52,16 @@ def _models(document: Document) -> RenderableType:
 
 def _config(document: Document) -> Iterator[RenderableType]:
     config = document["config"]
-    classes = "the same" if config["same_architecture"] else "different"
-    yield Prose(classes, "architecture", "dim")
+    verdict = "the same" if config["same_architecture"] else "different"
+    yield Prose(verdict, "architecture", "dim")
     if config["same"]:
         yield Prose("the same", "config.json ", "dim")
         return
     keys = config["differences"]
-    shown = [f"{entry['key']} ({' | '.join(map(_value, entry['values']))})" for entry in keys]
-    line = f"{counted(len(keys), 'different key')}: {some(shown, most=MOST_KEYS)}"
+    differing_keys = [
+        f"{entry['key']} ({' | '.join(map(_value, entry['values']))})" for entry in keys
+    ]
+    line = f"{counted(len(keys), 'different key')}: {some(differing_keys, most=MOST_KEYS)}"
     yield Prose(printable(line), "config.json ", "dim")
 
 
@@ -91,10 +93,10 @@ def _kinds(kinds: Sequence[Document], total: Document) -> RenderableType:
 
 
 def _figures(group: Document) -> tuple[str, ...]:
-    equal = group["relations"].get("equal", 0)
+    equal_count = group["relations"].get("equal", 0)
     return (
         str(group["tensors"]),
-        str(equal),
+        str(equal_count),
         part_in_percent(group["differing"], group["elements"]),
         number(group["relative_l2"]),
         number(group["max_abs"]),
@@ -105,13 +107,15 @@ def _figures(group: Document) -> tuple[str, ...]:
 def _layers(layers: Sequence[Document]) -> str:
     """Return a bar for each layer, in proportion to its relative L2, and the largest value."""
     values = [layer["relative_l2"] or 0.0 for layer in layers]
-    highest = max(values, default=0.0)
-    if len(values) < 2 or not highest:
+    largest_value = max(values, default=0.0)
+    if len(values) < 2 or not largest_value:
         return ""
-    heights = (max(1, round(value / highest * (len(_BARS) - 1))) for value in values)
-    bars = "".join(_BARS[height] if value else "·" for height, value in zip(heights, values))
-    highest_layer = layers[values.index(highest)]["layer"]
-    return f"{bars} (most: {printable(highest_layer)}, {number(highest)})"
+    bar_indices = (max(1, round(value / largest_value * (len(_BARS) - 1))) for value in values)
+    bars = "".join(
+        _BARS[bar_index] if value else "·" for bar_index, value in zip(bar_indices, values)
+    )
+    highest_layer = layers[values.index(largest_value)]["layer"]
+    return f"{bars} (most: {printable(highest_layer)}, {number(largest_value)})"
 
 
 def _task_vectors(document: Document) -> Iterator[RenderableType]:
@@ -130,8 +134,8 @@ def _task_vectors(document: Document) -> Iterator[RenderableType]:
 def _table(*columns: str) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for index, column in enumerate(columns):
-        right = index > 1 or (index == 1 and not column)
-        table.add_column(column, justify="right" if right else "left", overflow="fold")
+        is_right = index > 1 or (index == 1 and not column)
+        table.add_column(column, justify="right" if is_right else "left", overflow="fold")
     return table
 
 

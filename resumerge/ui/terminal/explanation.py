@@ -45,13 +45,13 @@ def _group(group: Document) -> Iterator[RenderableType]:
     value_columns = columns(group)
     for line in constants(value_columns):
         yield Prose(f"  {line}")
-    varying = [column for column in value_columns if not column.is_constant]
-    if not varying:
+    varying_columns = [column for column in value_columns if not column.is_constant]
+    if not varying_columns:
         return
-    for column in varying:
+    for column in varying_columns:
         if sum(number is not None for number in column.numbers) > 1:
             yield Text(f"  {_bars(column, group['rows'])} {printable(column.label)}")
-    yield _table(group["rows"], varying)
+    yield _table(group["rows"], varying_columns)
 
 
 def _bars(column: ValueColumn, rows: Sequence[Document]) -> str:

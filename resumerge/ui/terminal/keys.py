@@ -38,11 +38,11 @@ def _sleep(seconds: float) -> bool:
 
 def _is_q(fd: int, seconds: float) -> bool:
     end = time.monotonic() + seconds
-    while (remaining := end - time.monotonic()) > 0 and select.select([fd], [], [], remaining)[0]:
-        typed = os.read(fd, 64)
-        if not typed:  # the terminal is closed
-            return _sleep(remaining)
-        if b"q" in typed.lower():
+    while (time_left := end - time.monotonic()) > 0 and select.select([fd], [], [], time_left)[0]:
+        typed_bytes = os.read(fd, 64)
+        if not typed_bytes:  # the terminal is closed
+            return _sleep(time_left)
+        if b"q" in typed_bytes.lower():
             return True
     return False
 

@@ -42,7 +42,11 @@ def show_plan(document: dict[str, Any]) -> RenderableType:
         )
     parts: list[RenderableType] = [*_facts(document), "", *_sources(document)]
     if lines := list(account_lines(document["accounts"])):
-        parts += ["", Text("tensors of the models", "bold"), *(Prose(printable(x)) for x in lines)]
+        parts += [
+            "",
+            Text("tensors of the models", "bold"),
+            *(Prose(printable(line)) for line in lines),
+        ]
     parts += ["", *_host(document)]
     models = [model["model"] for model in (*document["sources"], *document["stages"])]
     for layer_map in document["layer_maps"]:
@@ -61,22 +65,23 @@ def _facts(document: dict[str, Any]) -> Iterator[RenderableType]:
         f"{counted(document['tensors'], 'tensor')}, {show_size(document['output_bytes'])} in "
         f"{counted(document['shards'], 'shard')}",
     )
-    if copied := document["copied"]["shards"]:
+    if copied_shards := document["copied"]["shards"]:
         copied_bytes = document["copied"]["bytes"]
         yield _row(
             "files",
-            f"{counted(copied, 'shard')} ({show_size(copied_bytes)}) copied as the model has them, "
-            f"{document['shards'] - copied} ({show_size(document['output_bytes'] - copied_bytes)}) "
-            f"written anew; {show_size(document['read_bytes'])} read",
+            f"{counted(copied_shards, 'shard')} ({show_size(copied_bytes)}) copied as the model "
+            f"has them, {document['shards'] - copied_shards} "
+            f"({show_size(document['output_bytes'] - copied_bytes)}) written anew; "
+            f"{show_size(document['read_bytes'])} read",
         )
-    if linked := document["linked"]["shards"]:
+    if linked_shards := document["linked"]["shards"]:
         yield _row(
             "hard links",
-            f"{counted(linked, 'shard')} ({show_size(document['linked']['bytes'])}) will be the "
-            "model's own files, and take no space",
+            f"{counted(linked_shards, 'shard')} ({show_size(document['linked']['bytes'])}) "
+            "will be the model's own files, and take no space",
         )
-    largest = document["largest_unit"]
-    yield _row("largest tensor", f"{largest['name']}, {show_size(largest['bytes'])}")
+    largest_unit = document["largest_unit"]
+    yield _row("largest tensor", f"{largest_unit['name']}, {show_size(largest_unit['bytes'])}")
     memory, disk, download = document["memory"], document["disk"], document["download"]
     yield _row(
         "memory",
@@ -89,28 +94,28 @@ def _facts(document: dict[str, Any]) -> Iterator[RenderableType]:
     yield _row("disk", f"{show_size(disk['needed'])} needed, {show_size(disk['free'])} free")
     streamed = download.get("streamed_bytes", 0)
     if streamed:
-        part = "" if streamed == download["bytes"] else f"{show_size(streamed)} of it "
-        streamed = f", {part}streamed and not stored"
+        portion = "" if streamed == download["bytes"] else f"{show_size(streamed)} of it "
+        streamed = f", {portion}streamed and not stored"
     yield _row(
         "download",
         f"{show_size(download['bytes'])} in {counted(download['files'], 'file')}{streamed or ''}"
         if download["files"]
         else "nothing",
     )
-    time, beside = document["time"], ", without downloads" if download["files"] else ""
-    yield _row("time", f"about {show_estimate(time['estimate_s'])}{beside} ({time['basis']})")
+    time, time_note = document["time"], ", without downloads" if download["files"] else ""
+    yield _row("time", f"about {show_estimate(time['estimate_s'])}{time_note} ({time['basis']})")
 
 
 def _sources(document: dict[str, Any]) -> Iterator[RenderableType]:
     yield Text("sources", "bold")
     for number, source in enumerate(document["sources"]):
         revision = f" at {source['revision'][:12]}" if source["revision"] else ""
-        reads = show_size(source["bytes_needed"])
-        text = f"{number} {source['model']}, {source['kind']}{revision}, reads {reads}"
+        read_size = show_size(source["bytes_needed"])
+        text = f"{number} {source['model']}, {source['kind']}{revision}, reads {read_size}"
         yield Prose(printable(text))
     for number, stage in enumerate(document["stages"], len(document["sources"])):
-        origin = f"{stage['method']} of {', '.join(stage['models'])}"
-        yield Prose(printable(f"{number} {stage['model']}, a stage: {origin}"))
+        stage_origin = f"{stage['method']} of {', '.join(stage['models'])}"
+        yield Prose(printable(f"{number} {stage['model']}, a stage: {stage_origin}"))
 
 
 def _host(document: dict[str, Any]) -> Iterator[RenderableType]:
@@ -119,8 +124,8 @@ def _host(document: dict[str, Any]) -> Iterator[RenderableType]:
         yield _row(name, value)
     yield ""
     yield Text("chosen", "bold")
-    for setting, chosen, because, override in choice_rows(document["choices"]):
-        yield _row(setting, f"{chosen}: {because} ({override})")
+    for setting, value_text, reason, option in choice_rows(document["choices"]):
+        yield _row(setting, f"{value_text}: {reason} ({option})")
 
 
 def _row(label: str, text: str) -> RenderableType:
@@ -135,24 +140,24 @@ def show_layer_map(drawing: LayerDrawing, models: Sequence[str]) -> RenderableTy
         models: the sources' names, by number.
     """
     columns = -(-drawing.count // drawing.each)
-    picture = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
-    picture.add_column(no_wrap=True)
-    picture.add_column(no_wrap=True)
-    picture.add_row("output layer", _ruler(drawing.count, columns))
+    picture_table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
+    picture_table.add_column(no_wrap=True)
+    picture_table.add_column(no_wrap=True)
+    picture_table.add_row("output layer", _ruler(drawing.count, columns))
     for source, bar in drawing.bars:
         color = _COLORS[source % len(_COLORS)]
-        picture.add_row(
+        picture_table.add_row(
             Text(both_ends(f"{source} {printable(models[source])}", _NAMES)), Text(bar, color)
         )
-    ranges = Table(box=None, padding=(0, 2, 0, 0))
-    ranges.add_column("output")
-    ranges.add_column("from")
+    range_table = Table(box=None, padding=(0, 2, 0, 0))
+    range_table.add_column("output")
+    range_table.add_column("from")
     for row in drawing.ranges:
-        ranges.add_row(*row)
+        range_table.add_row(*row)
     title = f"{drawing.stack}: {drawing.count} layers"
     if drawing.each > 1:
         title += f", {drawing.each} per column"
-    return Group(Text(title, "italic"), picture, ranges)
+    return Group(Text(title, "italic"), picture_table, range_table)
 
 
 def _ruler(count: int, columns: int) -> str:

@@ -88,8 +88,8 @@ def _draw(
 ) -> Iterator[RenderableType]:
     top = panel.top(timeline)
     title = f"{panel.title}: {panel.summary}"
-    if (largest := timeline.largest(panel.value)) > top:
-        title += f", {glyphs.outlier} up to {show_size(largest)}{panel.unit}"
+    if (largest_value := timeline.largest(panel.value)) > top:
+        title += f", {glyphs.outlier} up to {show_size(largest_value)}{panel.unit}"
     if panel.shows_limit(timeline):
         title += f" {glyphs.limit * 2}"
     elif panel.limit:
@@ -123,12 +123,12 @@ def _character(
     if value > top and row == height:
         return glyphs.outlier, STYLES[panel.kind]
     steps = len(glyphs.levels) - 1
-    level = round(value / top * height * steps) - (row - 1) * steps
+    filled_steps = round(value / top * height * steps) - (row - 1) * steps
     if row == 1 and value > 0:
-        level = max(1, level)  # a small value must differ from zero
-    if level > 0:
-        over = limit is not None and value > limit
-        return glyphs.levels[min(steps, level)], "red" if over else STYLES[panel.kind]
+        filled_steps = max(1, filled_steps)  # a small value must differ from zero
+    if filled_steps > 0:
+        is_above = limit is not None and value > limit
+        return glyphs.levels[min(steps, filled_steps)], "red" if is_above else STYLES[panel.kind]
     if limit and math.ceil(limit / top * height - 1e-9) == row:
         return glyphs.limit, "yellow"
     return " ", ""
@@ -159,9 +159,9 @@ def _names(timeline: Timeline) -> Text:
 
 
 def _name(span: Span, width: int) -> str:
-    life = span.lifetime
-    number, end = str(life.n), life.outcome or "running"
-    for text in (f"{number} {end}, {show_seconds(life.seconds)}", f"{number} {end}", number):
+    lifetime = span.lifetime
+    number, end = str(lifetime.n), lifetime.outcome or "running"
+    for text in (f"{number} {end}, {show_seconds(lifetime.seconds)}", f"{number} {end}", number):
         if len(text) <= width:
             return text
     return ""

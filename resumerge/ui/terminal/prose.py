@@ -59,8 +59,8 @@ def say(
 def _fold(words: Sequence[str], width: int | None, indent: int | None) -> list[str]:
     """Return the words as lines. The indent of a line shrinks if a long word needs the space."""
     if indent is None:
-        first = " ".join(words)
-        indent = len(first) - len(first.lstrip()) + 2
+        one_line = " ".join(words)
+        indent = len(one_line) - len(one_line.lstrip()) + 2
     lines = [words[0]]
     for word in words[1:]:
         if width is None or cell_len(lines[-1]) + 1 + cell_len(word) <= width:

@@ -17,18 +17,20 @@ SHOWN = 10
 
 def show_reproduction(made: Reproduction) -> RenderableType:
     """Return the verdict, a line for each differing tensor or file, and possible explanations."""
-    compared = f"{counted(made.tensors, 'tensor')} ({show_size(made.nbytes)}) and "
-    compared += f"{counted(made.files, 'file')} beside them"
+    scope_text = f"{counted(made.tensors, 'tensor')} ({show_size(made.nbytes)}) and "
+    scope_text += f"{counted(made.files, 'file')} beside them"
     if made.identical:
-        verdict, style = f"identical to {made.original}: {compared}", "green"
+        verdict_text, style = f"identical to {made.original}: {scope_text}", "green"
     else:
-        verdict = f"not the same as {made.original}: of {compared}, {len(made.differing)} differ"
+        verdict_text = (
+            f"not the same as {made.original}: of {scope_text}, {len(made.differing)} differ"
+        )
         style = "red"
-    rows = [f"  {name}: {what}" for name, what in islice(made.differing.items(), SHOWN)]
-    if (more := len(made.differing) - SHOWN) > 0:
-        rows.append(f"  and {more} more")
+    rows = [f"  {name}: {difference}" for name, difference in islice(made.differing.items(), SHOWN)]
+    if (hidden_count := len(made.differing) - SHOWN) > 0:
+        rows.append(f"  and {hidden_count} more")
     rows += [f"  {reason}" for reason in made.reasons]
     return Group(
-        Prose(printable(f"{made.output}: {verdict}"), style=style),
+        Prose(printable(f"{made.output}: {verdict_text}"), style=style),
         *(Prose(printable(row)) for row in rows),
     )

@@ -37,29 +37,36 @@ def trial_line(row: Document, objectives: Sequence[str]) -> str:
     if row["values"] is None:
         result = f"failed: {row['error']}"
     else:
-        names = objectives or [""]
-        result = ", ".join(f"{n} {show_number(v)}".strip() for n, v in zip(names, row["values"]))
+        metric_names = objectives or [""]
+        result = ", ".join(
+            f"{name} {show_number(value)}".strip()
+            for name, value in zip(metric_names, row["values"])
+        )
     seconds = row["seconds"] or {}
-    times = ", ".join(f"{step} {show_seconds(value)}" for step, value in seconds.items())
-    parameters = ", ".join(f"{n}: {show_value(v)}" for n, v in row["parameters"].items())
-    return printable(f"{result}  ({parameters}; {times})")
+    duration_texts = ", ".join(f"{step} {show_seconds(value)}" for step, value in seconds.items())
+    parameters = ", ".join(
+        f"{name}: {show_value(value)}" for name, value in row["parameters"].items()
+    )
+    return printable(f"{result}  ({parameters}; {duration_texts})")
 
 
 def _parts(document: Document) -> Iterator[RenderableType]:
-    trials, best = document["trials"], document["best"]
+    trials, best_numbers = document["trials"], document["best"]
     yield _history(document)
     if len(trials) > MOST_TRIALS:
         yield Prose(f"The last {MOST_TRIALS} of {len(trials)} trials, and the best", style="dim")
-    if failed := sum(row["state"] == "failed" for row in trials):
-        yield Prose(f"{counted(failed, 'trial')} failed: each has evaluation.err in its folder")
+    if failed_count := sum(row["state"] == "failed" for row in trials):
+        yield Prose(
+            f"{counted(failed_count, 'trial')} failed: each has evaluation.err in its folder"
+        )
     if document["importances"]:
         shares = (f"{name} {share:.0%}" for name, share in document["importances"].items())
         yield Prose(printable(", ".join(shares)), "what mattered for the best results:", "dim")
     rows = {row["number"]: row for row in trials}
     if len(document["objectives"]) > 1:
-        yield Prose(", ".join(map(str, best)) or "none", "Pareto front (trials):", "bold")
-    elif best:
-        [number] = best
+        yield Prose(", ".join(map(str, best_numbers)) or "none", "Pareto front (trials):", "bold")
+    elif best_numbers:
+        [number] = best_numbers
         value = show_number(rows[number]["values"][0])
         yield Prose(printable(f"trial {number}, {value}"), "best:", "bold green")
         yield Text(printable_lines(Path(document["best_recipe"]).read_text(encoding="utf-8")))
@@ -83,10 +90,10 @@ def _history(document: Document) -> RenderableType:
     for name in document["parameters"]:
         table.add_column(printable(name), justify="right", overflow="fold")
     table.add_column("seconds", justify="right")
-    latest = document["trials"][-MOST_TRIALS:]
+    latest_trials = document["trials"][-MOST_TRIALS:]
     for row in document["trials"]:
         is_best = row["number"] in document["best"]
-        if not (is_best or row in latest):
+        if not (is_best or row in latest_trials):
             continue
         values = row["values"] or [None] * len(document["objectives"])
         value_cells = [

@@ -62,22 +62,22 @@ def _search_lines(search: Mapping[str, Any]) -> Iterator[RenderableType]:
         yield Prose(printable(search["problem"]), "  ")
         return
     counts, state = search["counts"], search["state"]
-    done = counts["complete"] + counts["failed"]
-    facts = [
-        f"  {done} of {counted(counts['total'], 'trial')}",
+    finished_count = counts["complete"] + counts["failed"]
+    fact_texts = [
+        f"  {finished_count} of {counted(counts['total'], 'trial')}",
         f"{counts['failed']} failed" if counts["failed"] else "",
         show_batches(search),
         f"created {format_time(search['created'])[:16]}",
     ]
     if search["best_trial"] is not None:
-        metric = search["objectives"][0]["metric"]
-        best = (
-            f"best {metric} {search['best_value']:.6g}"
-            if metric
+        metric_name = search["objectives"][0]["metric"]
+        best_text = (
+            f"best {metric_name} {search['best_value']:.6g}"
+            if metric_name
             else (f"best {search['best_value']:.6g}")
         )
-        facts.insert(2, f"{best} in trial {search['best_trial']}")
-    yield Prose(printable(", ".join(filter(None, facts))))
+        fact_texts.insert(2, f"{best_text} in trial {search['best_trial']}")
+    yield Prose(printable(", ".join(filter(None, fact_texts))))
     yield Prose(f"  {printable(search['output'])}", style="dim")
     if state == "interrupted":
         yield Prose(resume_search_command(search), "  resume  ", "dim", whole=True)
@@ -115,7 +115,7 @@ def show_run(run: Run) -> RenderableType:
 def show_live(run: Run, rows: int) -> RenderableType:
     """Return one run for ``--watch``, with plots that fit into `rows` rows of the terminal."""
     history = history_of(run)
-    heights = next(h for least, h in _HEIGHTS if rows >= least)
+    heights = next(plot_heights for least_rows, plot_heights in _HEIGHTS if rows >= least_rows)
     lines = narrative_of(run, history)[-3:] if rows >= 24 else []
     return Group(*_head(run), "", Plot(history, heights), *map(_item, lines))
 
@@ -128,16 +128,16 @@ def show_runs(runs: Sequence[Run]) -> RenderableType:
     """Return all runs in the given order, with three lines for each."""
     parts: list[RenderableType] = []
     for run in runs:
-        total, done = run["bytes"]["total"], run["bytes"]["committed"]
-        attempts = len(run["attempts"])
-        last = run["attempts"][-1]["outcome"] if attempts else None
-        peak, created = run["memory"]["peak_rss"], run["created"]
-        facts = [
-            f"  {show_size(done)} of {show_size(total)}",
+        total_bytes, committed = run["bytes"]["total"], run["bytes"]["committed"]
+        attempt_count = len(run["attempts"])
+        last_outcome = run["attempts"][-1]["outcome"] if attempt_count else None
+        peak_rss, created = run["memory"]["peak_rss"], run["created"]
+        fact_texts = [
+            f"  {show_size(committed)} of {show_size(total_bytes)}",
             "its output was deleted" if run["output_deleted"] else "",
-            counted(attempts, "attempt"),
-            f"last one {last}" if last and last != "done" else "",
-            f"peak {show_size(peak)}" if peak else "",
+            counted(attempt_count, "attempt"),
+            f"last one {last_outcome}" if last_outcome and last_outcome != "done" else "",
+            f"peak {show_size(peak_rss)}" if peak_rss else "",
             f"created {format_time(created)[:16]}" if created else "",
         ]
         parts += [
@@ -146,18 +146,20 @@ def show_runs(runs: Sequence[Run]) -> RenderableType:
                 (f"{state_word(run):<11} ", STATE_STYLES.get(state_word(run), "")),
                 f"{committed_share(run):>4.0%}",
             ),
-            Prose(", ".join(filter(None, facts))),
+            Prose(", ".join(filter(None, fact_texts))),
             Prose(f"  {printable(run['output'] or '')}", style="dim"),
         ]
     return Group(*parts)
 
 
 def _head(run: Run) -> list[RenderableType]:
-    total, committed = run["bytes"]["total"], run["bytes"]["committed"]
+    total_bytes, committed_bytes = run["bytes"]["total"], run["bytes"]["committed"]
     units, shards = run["units"], run["shards"]
-    copies = f" ({shards['copied']} are copies of files)" if shards["copied"] else ""
-    bar = Table.grid(padding=(0, 1), expand=False)
-    bar.add_row(ProgressBar(max(total, 1), committed, width=30), f"{committed_share(run):.0%}")
+    copies_text = f" ({shards['copied']} are copies of files)" if shards["copied"] else ""
+    progress_line = Table.grid(padding=(0, 1), expand=False)
+    progress_line.add_row(
+        ProgressBar(max(total_bytes, 1), committed_bytes, width=30), f"{committed_share(run):.0%}"
+    )
     state = state_sentence(run)
     if run["state"] == "running" and run["rate_bytes_per_s"]:
         state += f" {show_size(run['rate_bytes_per_s'])}/s."
@@ -168,11 +170,12 @@ def _head(run: Run) -> list[RenderableType]:
             (state_word(run), STATE_STYLES.get(state_word(run), "")),
         ),
         Prose(printable(run["output"] or "")),
-        bar,
+        progress_line,
         Prose(
-            f"{show_size(committed)} of {show_size(total)}, "
+            f"{show_size(committed_bytes)} of {show_size(total_bytes)}, "
             f"{units['committed']} of {counted(units['total'], 'tensor')}, "
-            f"{shards['sealed']} of {counted(shards['total'], 'shard')} sealed{copies}. {state}"
+            f"{shards['sealed']} of {counted(shards['total'], 'shard')} sealed{copies_text}. "
+            f"{state}"
         ),
     ]
 
@@ -191,34 +194,43 @@ class _Attempts:
         if options.max_width < COLUMNS_FOR_TABLE:
             yield from map(_attempt, self._attempts[-ATTEMPTS_SHOWN:])
             return
-        wide = options.max_width >= COLUMNS_FOR_PROCESSES
+        shows_processes = options.max_width >= COLUMNS_FOR_PROCESSES
         table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
         table.add_column("n", justify="right")
-        for name in (*(("pid", "host") if wide else ()), "started (UTC)", "took", "ended"):
+        for name in (
+            *(("pid", "host") if shows_processes else ()),
+            "started (UTC)",
+            "took",
+            "ended",
+        ):
             table.add_column(name)
         for name in ("tensors", "peak", "budget"):
             table.add_column(name, justify="right", no_wrap=True)
-        for a in self._attempts[-ATTEMPTS_SHOWN:]:
-            outcome = a["outcome"] or "running"
-            started = format_time(a["started"])
+        for attempt in self._attempts[-ATTEMPTS_SHOWN:]:
+            outcome = attempt["outcome"] or "running"
+            start_text = format_time(attempt["started"])
             table.add_row(
-                str(a["n"]),
-                *((str(a["pid"]), Text(printable(a["host"] or ""))) if wide else ()),
-                started if wide else started[5:16],
-                show_seconds(attempt_seconds(a)),
+                str(attempt["n"]),
+                *(
+                    (str(attempt["pid"]), Text(printable(attempt["host"] or "")))
+                    if shows_processes
+                    else ()
+                ),
+                start_text if shows_processes else start_text[5:16],
+                show_seconds(attempt_seconds(attempt)),
                 Text(outcome, OUTCOME_STYLES.get(outcome, "")),
-                str(a["units_committed"]),
-                show_size(a["peak_rss"]) if a["peak_rss"] else "",
-                show_size(a["budget"]) if a["budget"] else "",
+                str(attempt["units_committed"]),
+                show_size(attempt["peak_rss"]) if attempt["peak_rss"] else "",
+                show_size(attempt["budget"]) if attempt["budget"] else "",
             )
         yield table
-        if (hidden := len(self._attempts) - ATTEMPTS_SHOWN) > 0:
-            yield Text(f"and {hidden} earlier", "dim")
+        if (hidden_count := len(self._attempts) - ATTEMPTS_SHOWN) > 0:
+            yield Text(f"and {hidden_count} earlier", "dim")
 
 
 def _attempt(a: Run) -> RenderableType:
     """Return an attempt as lines, for a console that is too narrow for a table."""
-    facts = [
+    fact_texts = [
         f"{format_time(a['started'])[5:16]} UTC",
         show_seconds(attempt_seconds(a)),
         f"{counted(a['units_committed'], 'tensor')}",
@@ -227,11 +239,11 @@ def _attempt(a: Run) -> RenderableType:
     ]
     outcome = a["outcome"] or "running"
     label = f"{a['n']} {printable(outcome)}:"
-    return Prose(", ".join(filter(None, facts)), label, OUTCOME_STYLES.get(outcome, ""))
+    return Prose(", ".join(filter(None, fact_texts)), label, OUTCOME_STYLES.get(outcome, ""))
 
 
 def _events(events: Sequence[Run]) -> Iterator[RenderableType]:
     for event in events[-EVENTS_SHOWN:]:
-        kind, what = printable(event["kind"].replace("_", " ")), format_event(event)
-        text = f"{kind}: {what}" if what else kind
+        kind, data_text = printable(event["kind"].replace("_", " ")), format_event(event)
+        text = f"{kind}: {data_text}" if data_text else kind
         yield Prose(text, format_time(event["at"])[11:], "dim", indent=9)

@@ -27,13 +27,13 @@ class LossyFile(io.FileIO):
     def write(self, data: Any, /) -> int:
         view = memoryview(data)
         try:
-            written = super().write(view)
-            if written is None and self._takes_more():
-                written = super().write(view)
+            written_bytes = super().write(view)
+            if written_bytes is None and self._takes_more():
+                written_bytes = super().write(view)
         except OSError:
-            written = None
-        self._patience = PATIENCE if written else 0.0
-        return view.nbytes if written is None else written
+            written_bytes = None
+        self._patience = PATIENCE if written_bytes else 0.0
+        return view.nbytes if written_bytes is None else written_bytes
 
     def _takes_more(self) -> bool:
         with selectors.DefaultSelector() as selector:

@@ -21,13 +21,13 @@ def show_try_result(found: TryResult) -> RenderableType:
 
 
 def _lines(result: TryResult) -> Iterator[Prose]:
-    where = printable(result.output)
-    finite = "all logits are finite" if result.finite else "some logits are not finite numbers"
-    yield Prose(f"{where}: {finite}", style="green" if result.sound else "red")
+    model_path = printable(result.output)
+    finite_text = "all logits are finite" if result.finite else "some logits are not finite numbers"
+    yield Prose(f"{model_path}: {finite_text}", style="green" if result.sound else "red")
     if result.missing:
         names = ", ".join(result.missing[:SHOWN]) + ", …" * (len(result.missing) > SHOWN)
-        missing = f"{counted(len(result.missing), 'tensor')} of the model are missing: {names}"
-        yield Prose(printable(missing), style="red")
+        missing_text = f"{counted(len(result.missing), 'tensor')} of the model are missing: {names}"
+        yield Prose(printable(missing_text), style="red")
     yield Prose(f"{counted(result.tokens, 'token')} after {printable(result.prompt)!r}:")
     yield Prose(printable(f"  {result.text}"))
     if result.fits:

@@ -36,34 +36,41 @@ def show_verification(
         tensors = counted(verification.units, "tensor")
         heading = f"{printable(verification.where)}: deleted; it had {tensors}"
         return Prose(heading, style="red")
-    pending = f", {verification.pending} not computed yet" if verification.pending else ""
-    verdict, style = ("intact", "green") if verification.intact else ("damaged", "red")
-    files = f" in {counted(verification.files, 'file')}" if verification.mirror is not None else ""
-    scope = f"{counted(verification.units, 'tensor')}{files} compared{pending}"
+    pending_text = f", {verification.pending} not computed yet" if verification.pending else ""
+    verdict_word, style = ("intact", "green") if verification.intact else ("damaged", "red")
+    file_text = (
+        f" in {counted(verification.files, 'file')}" if verification.mirror is not None else ""
+    )
+    scope_text = f"{counted(verification.units, 'tensor')}{file_text} compared{pending_text}"
     rows = verification.damaged.items() if damaged is None else damaged
     lines = (Prose(printable("  " + ": ".join(filter(None, row)))) for row in rows)
-    heading = f"{printable(verification.where)}: {verdict}, {scope}"
-    recomputed = (
+    heading = f"{printable(verification.where)}: {verdict_word}, {scope_text}"
+    recomputation_lines = (
         show_recomputation(verification.recomputed) if verification.recomputed is not None else ()
     )
-    return Group(Prose(heading, style=style), *lines, *recomputed)
+    return Group(Prose(heading, style=style), *lines, *recomputation_lines)
 
 
 def show_recomputation(recomputation: Recomputation) -> Iterator[RenderableType]:
     """Yield the result of computing blocks again: a verdict, differing tensors, possible causes."""
-    blocks = counted(recomputation.blocks, "block")
-    sample = (
+    block_count = counted(recomputation.blocks, "block")
+    share_text = (
         "" if recomputation.blocks == recomputation.committed else f" of {recomputation.committed}"
     )
     if not recomputation.differing:
-        yield Prose(f"{blocks}{sample} computed again from the models: the same", style="green")
+        yield Prose(
+            f"{block_count}{share_text} computed again from the models: the same", style="green"
+        )
         return
-    tensors = counted(len(recomputation.differing), "tensor")
-    yield Prose(f"{blocks}{sample} computed again from the models: {tensors} differ", style="red")
+    tensor_count = counted(len(recomputation.differing), "tensor")
+    yield Prose(
+        f"{block_count}{share_text} computed again from the models: {tensor_count} differ",
+        style="red",
+    )
     for name, block in islice(recomputation.differing.items(), SHOWN):
         yield Prose(printable(f"  {name}: block {block}"))
-    if (more := len(recomputation.differing) - SHOWN) > 0:
-        yield Prose(f"  and {more} more")
+    if (hidden_count := len(recomputation.differing) - SHOWN) > 0:
+        yield Prose(f"  and {hidden_count} more")
     for path in recomputation.changed[:SHOWN]:
         yield Prose(
             printable(f"  {path} may have changed: its time or size is not what the run noted")

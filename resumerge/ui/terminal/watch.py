@@ -42,8 +42,8 @@ def watch(store: RunStore, wanted: str | None, console: Console) -> None:
             for document in _documents(store, wanted, wait):
                 run = document["runs"][0]
                 if console.is_terminal:
-                    picture = show_live(run, console.height - 1)
-                    live.update(Group(picture, Prose(LEAVING, style="dim")), refresh=True)
+                    run_view = show_live(run, console.height - 1)
+                    live.update(Group(run_view, Prose(LEAVING, style="dim")), refresh=True)
     except KeyboardInterrupt:
         pass
     if run is not None:
@@ -87,6 +87,6 @@ def _documents(
             return
         if started_at - last_alive > RESTART_SECONDS:
             return
-        spent = time.monotonic() - started_at
-        if wait(max(REFRESH_SECONDS, spent / LARGEST_SHARE)):
+        spent_seconds = time.monotonic() - started_at
+        if wait(max(REFRESH_SECONDS, spent_seconds / LARGEST_SHARE)):
             return

@@ -19,16 +19,18 @@ def account_lines(accounts: Mapping[str, Any]) -> Iterator[str]:
         accounts: the part ``accounts`` of the document of a plan or a run.
     """
     models = accounts["sources"]
-    fully_used = [m for m in models if m["used"] == m["tensors"]]
+    fully_used = [model for model in models if model["used"] == model["tensors"]]
     if fully_used:
         yield "every tensor is used: " + ", ".join(
-            f"{m['tensors']} of {m['model']}" for m in fully_used
+            f"{model['tensors']} of {model['model']}" for model in fully_used
         )
     for model in models:
         if model["used"] < model["tensors"]:
             reasons = "; ".join(map(reason_line, model["reasons"]))
-            used = f"{model['used']} of {model['tensors']} tensors of {model['model']} are used"
-            yield f"{used}; not used: {reasons}"
+            used_text = (
+                f"{model['used']} of {model['tensors']} tensors of {model['model']} are used"
+            )
+            yield f"{used_text}; not used: {reasons}"
 
 
 def reason_line(reason: Mapping[str, Any]) -> str:

@@ -31,12 +31,12 @@ def resume_command(run: str, state_dir: Path | None, options: Options | None = N
         options: the options of the command that stopped. The result repeats those that the run's
             ledger does not keep.
     """
-    repeated = {} if options is None else _options_to_repeat(run, options)
+    values_to_repeat = {} if options is None else _options_to_repeat(run, options)
     words = [
         word
         for option in declared()
-        if option.name in repeated
-        for word in option.words(repeated[option.name])
+        if option.name in values_to_repeat
+        for word in option.words(values_to_repeat[option.name])
     ]
     return shell_line(["resumerge", "resume", run, *_in_state(state_dir), *words])
 
@@ -51,13 +51,13 @@ def resume_call(run: str, state_dir: Path | None, options: Options) -> str:
 def _options_to_repeat(run: str, options: Options) -> dict[str, Any]:
     """Return the options of a stopped command that its run's ledger does not keep, by name."""
     try:
-        kept = json.loads(_recorded(run, options, "options"))
+        kept_options = json.loads(_recorded(run, options, "options"))
     except (sqlite3.Error, ValueError):
-        kept = None
+        kept_options = None
     mirror = options.mirror and normalise(options.mirror)
     is_recorded = has_mirror(run, options)
     not_recorded = replace(options, mirror=None if is_recorded else mirror)
-    return not_recorded.to_repeat(kept if isinstance(kept, dict) else {})
+    return not_recorded.to_repeat(kept_options if isinstance(kept_options, dict) else {})
 
 
 def watch_command(run: str, state_dir: Path | None) -> str:
@@ -103,10 +103,10 @@ def start_over_command() -> str:
 def has_mirror(run: str, options: Options) -> bool:
     """Return whether the run's ledger records the mirror that these options name."""
     try:
-        recorded = _recorded(run, options, "mirror")
+        recorded_address = _recorded(run, options, "mirror")
     except sqlite3.Error:
         return False
-    return options.mirror is not None and recorded == normalise(options.mirror)
+    return options.mirror is not None and recorded_address == normalise(options.mirror)
 
 
 def _recorded(run: str, options: Options, column: str) -> Any:

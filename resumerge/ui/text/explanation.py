@@ -102,16 +102,18 @@ def _values(setting: Document) -> dict[_Key, Any]:
 
     A repeated model has the number of the repetition after its name.
     """
-    copied = setting["method"] is None
-    values: dict[_Key, Any] = {} if copied else {("", "method"): setting["method"]}
+    is_copied = setting["method"] is None
+    values: dict[_Key, Any] = {} if is_copied else {("", "method"): setting["method"]}
     values |= {("", name): value for name, value in setting["parameters"].items()}
     names: list[str] = []
     for model in setting["models"]:
         names.append(model["model"])
-        occurrence = names.count(model["model"])
-        name = model["model"] if occurrence == 1 else f"{model['model']} ({occurrence})"
+        occurrence_number = names.count(model["model"])
+        name = (
+            model["model"] if occurrence_number == 1 else f"{model['model']} ({occurrence_number})"
+        )
         own_values = {(name, key): value for key, value in model["parameters"].items()}
-        role = "copied" if copied else "base model" if model["base"] else "merged"
+        role = "copied" if is_copied else "base model" if model["base"] else "merged"
         values |= own_values or {(name, role): ""}
     return values
 

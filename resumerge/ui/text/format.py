@@ -75,10 +75,10 @@ def _node(node: Mapping[str, Any]) -> str:
 
 
 def _tasks(counts: Mapping[str, int]) -> str:
-    failed = f", {counts['failed']} failed" if counts["failed"] else ""
-    running = counts["started"] - counts["finished"] - counts["failed"]
-    running_now = f", {running} running or lost" if running > 0 else ""
-    return f"{counted(counts['finished'], 'task')} finished{failed}{running_now}"
+    failed_text = f", {counts['failed']} failed" if counts["failed"] else ""
+    running_count = counts["started"] - counts["finished"] - counts["failed"]
+    running_now = f", {running_count} running or lost" if running_count > 0 else ""
+    return f"{counted(counts['finished'], 'task')} finished{failed_text}{running_now}"
 
 
 def _speed(node: Mapping[str, Any]) -> str:

@@ -43,17 +43,20 @@ def host_rows(host: Facts) -> Iterator[tuple[str, str]]:
     for gpu in host["gpus"]:
         size = f", {show_size(gpu['total'])}" if gpu["total"] else ""
         yield "GPU", f"{gpu['name']}{size}"
-    for durable in host["durable"]:
-        condition = f" ({durable['condition']})" if durable["condition"] else ""
-        yield "persistent", f"{durable['folder']}: {_DURABLE[durable['kind']]}{condition}"
+    for durable_folder in host["durable"]:
+        condition = f" ({durable_folder['condition']})" if durable_folder["condition"] else ""
+        yield (
+            "persistent",
+            f"{durable_folder['folder']}: {_DURABLE[durable_folder['kind']]}{condition}",
+        )
 
 
 def choice_rows(choices: list[Facts]) -> Iterator[tuple[str, str, str, str]]:
     """Yield (name, chosen value, reason, option that overrides it) of each setting."""
     for choice in choices:
-        chosen = choice["chosen"]
+        chosen_value = choice["chosen"]
         if choice["what"] == "memory":
-            shown = show_size(chosen)
+            value_text = show_size(chosen_value)
         else:
-            shown = "none" if chosen is None else str(chosen)
-        yield choice["what"], shown, choice["because"], choice["option"]
+            value_text = "none" if chosen_value is None else str(chosen_value)
+        yield choice["what"], value_text, choice["because"], choice["option"]

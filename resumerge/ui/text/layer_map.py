@@ -36,14 +36,20 @@ def draw_layer_map(stack: str, layers: Sequence[Origin], columns: int) -> LayerD
         layers: the origin of each layer of the output.
         columns: the most characters of a bar.
     """
-    each = -(-len(layers) // columns)
-    used = sorted({source for layer in layers for source, _ in layer})
-    ranges = (
-        (_span(first, last), " + ".join(f"{source}: {_span(a, b)}" for source, a, b in origins))
+    layer_step = -(-len(layers) // columns)
+    used_sources = sorted({source for layer in layers for source, _ in layer})
+    range_rows = (
+        (
+            _span(first, last),
+            " + ".join(
+                f"{source}: {_span(source_first, source_last)}"
+                for source, source_first, source_last in origins
+            ),
+        )
         for first, last, origins in runs(layers)
     )
-    bars = ((source, bar(layers, source, each)) for source in used)
-    return LayerDrawing(stack, len(layers), each, tuple(bars), tuple(ranges))
+    bars = ((source, bar(layers, source, layer_step)) for source in used_sources)
+    return LayerDrawing(stack, len(layers), layer_step, tuple(bars), tuple(range_rows))
 
 
 def bar(layers: Sequence[Origin], source: int, each: int = 1) -> str:
@@ -61,8 +67,8 @@ def runs(
         next_origin = [[source, layer + 1] for source, layer in layers[end - 1]]
         if end < len(layers) and [list(origin) for origin in layers[end]] == next_origin:
             continue
-        pairs = zip(layers[start], layers[end - 1])
-        yield start, end - 1, [(source, first, last) for (source, first), (_, last) in pairs]
+        origin_ends = zip(layers[start], layers[end - 1])
+        yield start, end - 1, [(source, first, last) for (source, first), (_, last) in origin_ends]
         start = end
 
 

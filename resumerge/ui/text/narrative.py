@@ -118,13 +118,27 @@ def narrative_of(run: Mapping[str, Any], history: History) -> list[str]:
 
 def _ends(run: Mapping[str, Any]) -> list[str]:
     attempts = run["attempts"]
-    ended = [(a, b) for a, b in zip(attempts, [*attempts[1:], None]) if a["outcome"]]
-    unfinished = [(a, b) for a, b in ended if a["outcome"] != "done"]
-    sentences = [_end(a, b, run["events"]) for a, b in unfinished[-LAST_ATTEMPTS:]]
-    earlier_outcomes = Counter(a["outcome"] for a, _ in unfinished[:-LAST_ATTEMPTS])
+    ended_pairs = [
+        (attempt, next_attempt)
+        for attempt, next_attempt in zip(attempts, [*attempts[1:], None])
+        if attempt["outcome"]
+    ]
+    unfinished_pairs = [
+        (attempt, next_attempt)
+        for attempt, next_attempt in ended_pairs
+        if attempt["outcome"] != "done"
+    ]
+    sentences = [
+        _end(attempt, next_attempt, run["events"])
+        for attempt, next_attempt in unfinished_pairs[-LAST_ATTEMPTS:]
+    ]
+    earlier_outcomes = Counter(
+        attempt["outcome"] for attempt, _ in unfinished_pairs[:-LAST_ATTEMPTS]
+    )
     if earlier_outcomes:
         outcomes = ", ".join(
-            f"{_SUMMED_ENDS.get(o, o)} {_times(n)}" for o, n in earlier_outcomes.items()
+            f"{_SUMMED_ENDS.get(outcome, outcome)} {_times(count)}"
+            for outcome, count in earlier_outcomes.items()
         )
         sentences.insert(0, f"Earlier attempts: {outcomes}.")
     return sentences
@@ -151,55 +165,61 @@ def _why(attempt: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> str
 
     The text is empty if neither is recorded.
     """
-    attempt_events = [e for e in events if e.get("attempt") == attempt["n"]]
-    for data in (e["data"] for e in reversed(attempt_events) if e["kind"] in _DEATHS):
+    attempt_events = [event for event in events if event.get("attempt") == attempt["n"]]
+    for data in (event["data"] for event in reversed(attempt_events) if event["kind"] in _DEATHS):
         if data.get("cause") == "stall":
             waited_for = f": it {data['waited_for']}" if data.get("waited_for") else ""
             return f"no progress for {show_seconds(data.get('seconds') or 0.0)}{waited_for}"
         if data.get("cause") != "oom" and data.get("signal"):
             return str(data["signal"])
     reasons = [
-        str(e["data"].get("reason", "")) for e in attempt_events if e["kind"] == EventKind.STOPPED
+        str(event["data"].get("reason", ""))
+        for event in attempt_events
+        if event["kind"] == EventKind.STOPPED
     ]
     return reasons[-1].split("\n")[0].rstrip(".") if reasons else ""
 
 
 def _batches(events: Sequence[Mapping[str, Any]]) -> list[str]:
-    lowered = [e["data"] for e in events if e["kind"] == EventKind.LIMIT_LOWERED]
-    raised = [e["data"] for e in events if e["kind"] == EventKind.LIMIT_RAISED]
-    if not lowered:
+    lowered_data = [event["data"] for event in events if event["kind"] == EventKind.LIMIT_LOWERED]
+    raised_data = [event["data"] for event in events if event["kind"] == EventKind.LIMIT_RAISED]
+    if not lowered_data:
         return []
-    least = min((data["after"] for data in lowered if data.get("after")), default=0)
+    least_size = min((data["after"] for data in lowered_data if data.get("after")), default=0)
     groups: dict[str, list[str]] = {}
-    for reason in (str(data.get("reason", "")) for data in lowered):
+    for reason in (str(data.get("reason", "")) for data in lowered_data):
         groups.setdefault(_FIGURE.sub("", reason), []).append(reason)
-    common = sorted((group for key, group in groups.items() if key), key=len, reverse=True)[:2]
+    top_two = sorted((group for key, group in groups.items() if key), key=len, reverse=True)[:2]
     reasons = "; ".join(
-        group[-1] + (f" ({_times(len(group))})" if len(groups) > 1 else "") for group in common
+        group[-1] + (f" ({_times(len(group))})" if len(groups) > 1 else "") for group in top_two
     )
     return [
-        f"The batch size was lowered {_times(len(lowered))}"
-        + (f", down to {show_size(least)}" if least else "")
+        f"The batch size was lowered {_times(len(lowered_data))}"
+        + (f", down to {show_size(least_size)}" if least_size else "")
         + (f": {reasons}" if reasons else "")
-        + (f"; it was raised {_times(len(raised))}" if raised else "")
+        + (f"; it was raised {_times(len(raised_data))}" if raised_data else "")
         + "."
     ]
 
 
 def _memory_of_others(history: History) -> list[str]:
     """Return a sentence about the memory that other processes took, if it was a notable amount."""
-    falls = []
+    notable_falls = []
     for lifetime in history.lifetimes:
         taken_bytes, given_back = memory_fall(lifetime)
         highest = max((point.left_high for point in lifetime.points), default=0)
         if highest and taken_bytes >= NOTABLE_SHARE * highest:
-            back = f", and freed {show_size(given_back)}" if given_back >= taken_bytes / 10 else ""
-            falls.append((taken_bytes, f"while attempt {lifetime.n} ran{back}"))
-    if not falls:
+            freed_text = (
+                f", and freed {show_size(given_back)}" if given_back >= taken_bytes / 10 else ""
+            )
+            notable_falls.append((taken_bytes, f"while attempt {lifetime.n} ran{freed_text}"))
+    if not notable_falls:
         return []
-    taken_bytes, when = max(falls)
-    more = f" This happened in {len(falls)} attempts." if len(falls) > 1 else ""
-    return [f"Other processes took {show_size(taken_bytes)} of memory {when}.{more}"]
+    taken_bytes, occasion = max(notable_falls)
+    frequency_text = (
+        f" This happened in {len(notable_falls)} attempts." if len(notable_falls) > 1 else ""
+    )
+    return [f"Other processes took {show_size(taken_bytes)} of memory {occasion}.{frequency_text}"]
 
 
 def memory_fall(lifetime: Lifetime) -> tuple[int, int]:
@@ -220,27 +240,33 @@ def _over_budget(history: History) -> list[str]:
 
 def _streamed(events: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return a sentence about the streamed bytes of all attempts, if there are any."""
-    totals = [event["data"] for event in events if event["kind"] == EventKind.STREAMED]
-    if not totals:
+    totals_of_attempts = [event["data"] for event in events if event["kind"] == EventKind.STREAMED]
+    if not totals_of_attempts:
         return []
-    fetched, requests = (sum(data.get(n) or 0 for data in totals) for n in ("bytes", "requests"))
-    in_attempts = f" in {counted(len(totals), 'attempt')}" if len(totals) > 1 else ""
+    fetched_bytes, requests = (
+        sum(data.get(name) or 0 for data in totals_of_attempts) for name in ("bytes", "requests")
+    )
+    in_attempts = (
+        f" in {counted(len(totals_of_attempts), 'attempt')}" if len(totals_of_attempts) > 1 else ""
+    )
     return [
         f"Models were read from their servers by ranges, and not stored (--stream): "
-        f"{show_size(fetched)} by {counted(requests, 'request')}{in_attempts}."
+        f"{show_size(fetched_bytes)} by {counted(requests, 'request')}{in_attempts}."
     ]
 
 
 def _other_events(run: Mapping[str, Any]) -> list[str]:
     """Return a sentence for each other kind of event. A kind without a text is named."""
-    handled = WITH_FACTS | UNTOLD
-    counts = Counter(e["kind"] for e in run["events"] if e["kind"] not in handled)
+    handled_kinds = WITH_FACTS | UNTOLD
+    count_by_kind = Counter(
+        event["kind"] for event in run["events"] if event["kind"] not in handled_kinds
+    )
     mirror = "output" if is_output_in_bucket(run) else "mirror"
     return [
         (_SENTENCES.get(kind, "").format(mirror=mirror) or kind.replace("_", " ").capitalize())
         + (f" ({_times(count)})" if count > 1 else "")
         + "."
-        for kind, count in counts.items()
+        for kind, count in count_by_kind.items()
     ]
 
 
@@ -251,16 +277,21 @@ def _times(count: int) -> str:
 def state_sentence(run: Mapping[str, Any]) -> str:
     """Return one sentence about the state of a run."""
     attempts, units = run["attempts"], run["units"]
-    tries = counted(len(attempts), "attempt")
+    attempts_text = counted(len(attempts), "attempt")
     if run["state"] == "done":
-        deleted = ", but its output was deleted" if run["output_deleted"] else ""
-        return f"Done in {tries}{deleted}."
+        deletion_text = ", but its output was deleted" if run["output_deleted"] else ""
+        return f"Done in {attempts_text}{deletion_text}."
     if run["state"] == "running":
-        eta = run["eta_s"]
-        return f"Running, {tries}" + (
-            f", about {show_range(eta, eta)} left." if eta is not None else "."
+        seconds_left = run["eta_s"]
+        return f"Running, {attempts_text}" + (
+            f", about {show_range(seconds_left, seconds_left)} left."
+            if seconds_left is not None
+            else "."
         )
     if run["state"] == "planned":
         return "Planned, not started."
-    left = units["total"] - units["committed"]
-    return f"Not finished: {counted(left, 'tensor')} {'is' if left == 1 else 'are'} left."
+    tensors_left = units["total"] - units["committed"]
+    return (
+        f"Not finished: {counted(tensors_left, 'tensor')} "
+        f"{'is' if tensors_left == 1 else 'are'} left."
+    )

@@ -14,7 +14,9 @@ def pushed_sentence(document: Mapping[str, Any]) -> str:
     Args:
         document: the document of ``push --json``.
     """
-    nbytes, not_sent = document["bytes"], document["bytes"] - document["sent"]
-    skipped = f" ({show_size(not_sent)} were already there)" if not_sent else ""
-    uploaded = f"{counted(len(document['files']), 'file')}, {show_size(nbytes)}{skipped}"
-    return f"Done: {uploaded}, in {document['repo']}"
+    total_bytes, not_sent = document["bytes"], document["bytes"] - document["sent"]
+    skipped_text = f" ({show_size(not_sent)} were already there)" if not_sent else ""
+    upload_text = (
+        f"{counted(len(document['files']), 'file')}, {show_size(total_bytes)}{skipped_text}"
+    )
+    return f"Done: {upload_text}, in {document['repo']}"

@@ -12,10 +12,10 @@ def show_batches(search: Mapping[str, Any]) -> str:
     Args:
         search: one of the searches of ``status --json``, or the document of ``search --json``.
     """
-    batch, jobs = search["batch"] or 1, search.get("jobs") or 1
-    if batch == 1:
+    batch_size, jobs = search["batch"] or 1, search.get("jobs") or 1
+    if batch_size == 1:
         return ""
-    return f"in batches of {batch}" + (f", {jobs} evaluated at a time" if jobs > 1 else "")
+    return f"in batches of {batch_size}" + (f", {jobs} evaluated at a time" if jobs > 1 else "")
 
 
 def show_number(value: float) -> str:

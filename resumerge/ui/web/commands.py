@@ -84,15 +84,15 @@ class Commands:
             DoubtfulNumbers: a run that began with ``--strict`` is complete, with warnings.
         """
         stderr_end = ""
-        with tempfile.TemporaryFile("w+", errors="replace") as printed:
-            with self._process(words, printed) as process:
+        with tempfile.TemporaryFile("w+", errors="replace") as stdout_file:
+            with self._process(words, stdout_file) as process:
                 began(process)
                 assert process.stderr is not None
                 for line in process.stderr:
                     stderr_end = (stderr_end + line)[-_MOST_SAID:]
                     yield line.strip()
-            printed.seek(0)
-            yield _document(words, process.returncode, printed.read(), stderr_end)
+            stdout_file.seek(0)
+            yield _document(words, process.returncode, stdout_file.read(), stderr_end)
 
     def _ended(self, words: Sequence[str]) -> tuple[int, str, str]:
         """Run a command to its end, and return (exit code, stdout, stderr)."""

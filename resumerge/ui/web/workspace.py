@@ -88,10 +88,10 @@ class Workspace:
         Raises:
             InputError: the recipe names a path outside of the folder, or the name is invalid.
         """
-        out = [self._output(name).name] if name else []
+        output_words = [self._output(name).name] if name else []
         check_paths(text, self.folder)
         with recipe_of_text(text, RECIPE) as recipe:
-            words = [*words_of(options, "plan"), "--", str(recipe.path), *out]
+            words = [*words_of(options, "plan"), "--", str(recipe.path), *output_words]
             document = self._commands.document("plan", *words)
             problems = [recipe.placed(Problem(**problem)) for problem in document["problems"]]
             return {**document, "problems": list(map(asdict, problems))}
@@ -110,7 +110,7 @@ class Workspace:
             Resumable: the command stopped at once; for example, a model, memory or disk space is
                 missing.
         """
-        out = self._output(name)
+        output_path = self._output(name)
         check_paths(text, self.folder)
         recipe = self.folder / RECIPES / f"{name}.yaml"
         Storage().make_folder(recipe.parent)
@@ -118,7 +118,7 @@ class Workspace:
         self._commands.detach(
             "run", *words_of(options, "run"), "--", f"{RECIPES}/{recipe.name}", name
         )
-        return self.runs.of_output(out)[-1].name
+        return self.runs.of_output(output_path)[-1].name
 
     def resume(self, run: str, options: Options = NO_OPTIONS) -> None:
         """Start ``resumerge resume``.

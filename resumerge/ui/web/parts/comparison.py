@@ -32,11 +32,11 @@ class ComparisonPart:
             )
             base = gr.Textbox(label="Base model of these", info="that they were made of; or empty")
             with gr.Row():
-                begin = gr.Button("Compare them")
-                stop = gr.Button("Interrupt the comparison")
+                begin_button = gr.Button("Compare them")
+                stop_button = gr.Button("Interrupt the comparison")
             result = gr.HTML()
-        begin.click(self._compare, [models, base], result, **QUIET)
-        stop.click(self._comparisons.stop, None, None, **PRIVATE)
+        begin_button.click(self._compare, [models, base], result, **QUIET)
+        stop_button.click(self._comparisons.stop, None, None, **PRIVATE)
 
     def _compare(self, request: gr.Request, models: str, base: str) -> Iterator[str]:
         """Yield the progress of a comparison, and its result, as HTML."""

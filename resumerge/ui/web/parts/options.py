@@ -25,12 +25,12 @@ def option_fields(declarations: Sequence[Option]) -> list[Field]:
     Returns:
         The fields, in the order of the declarations.
     """
-    built: dict[str, Field] = {}
+    field_by_name: dict[str, Field] = {}
     by_group = sorted(declarations, key=lambda option: _order(declarations).index(option.group))
-    for group, options in groupby(by_group, lambda option: option.group):
-        gr.Markdown(f"#### {group}")
-        built |= {option.name: _field(option) for option in options}
-    return [built[option.name] for option in declarations]
+    for group_name, options in groupby(by_group, lambda option: option.group):
+        gr.Markdown(f"#### {group_name}")
+        field_by_name |= {option.name: _field(option) for option in options}
+    return [field_by_name[option.name] for option in declarations]
 
 
 def _order(declarations: Sequence[Option]) -> list[str]:

@@ -71,7 +71,7 @@ class RecipePart:
         words = gr.Textbox(
             label="Find models", info="part of a name; empty finds those in the folder"
         )
-        find = gr.Button("Find")
+        find_button = gr.Button("Find")
         found_models = gr.Radio(
             [], label="Found", info="the one that is chosen is added below", visible=False
         )
@@ -85,7 +85,7 @@ class RecipePart:
         self._begin = gr.Button("Write it")
         self._not_found = gr.HTML()
         gr.on(
-            [words.submit, find.click],
+            [words.submit, find_button.click],
             self._find,
             words,
             [found_models, self._not_found],

@@ -109,13 +109,13 @@ class RunPart:
         self._push.click(self._push_model, [self.run, self._repo], self._pushed, **QUIET)
         self._stop_push.click(self._pushes.stop, None, None, **QUIET)
         buttons = [self._stop, self._resume, self._push]
-        refresh: dict[str, Any] = {
+        refresh_event: dict[str, Any] = {
             "fn": self._refresh,
             "inputs": [self.run, self._seen],
             "outputs": [self._shown, self._seen, self.run, *buttons],
         }
-        gr.Timer(SECONDS).tick(**refresh, **QUIET)
-        self.run.change(**refresh, **QUIET)
+        gr.Timer(SECONDS).tick(**refresh_event, **QUIET)
+        self.run.change(**refresh_event, **QUIET)
 
     def _newest(self, request: gr.Request) -> Any:
         """Return the update that selects the newest run, if there is one."""
@@ -127,10 +127,10 @@ class RunPart:
 
     def _ask_to_stop(self, request: gr.Request, run: str | None) -> str:
         """Ask a run to stop, and return a message as HTML."""
-        refused = _tried(
+        refusal = _tried(
             "The run was not stopped", lambda: self._workspace_of(request).stop(run or "")
         )
-        return refused or message_html(
+        return refusal or message_html(
             "The run was asked to stop", "It commits first; it can be resumed."
         )
 
@@ -167,19 +167,21 @@ class RunPart:
             document = workspace.status(run)
         except ResumergeError as error:
             return error_html("This run cannot be shown", error), None, gr.skip(), *_buttons("")
-        present = _Seen(
+        present_state = _Seen(
             run,
             _label(document),
             document["bytes"]["committed"],
             len(document["events"]),
             tuple(workspace.names()),
         )
-        if present == seen and document["state"] != "running":
+        if present_state == seen and document["state"] != "running":
             return (gr.skip(),) * 6
         runs = (
-            gr.skip() if present.has_same_list(seen) else gr.update(choices=choices_of(workspace))
+            gr.skip()
+            if present_state.has_same_list(seen)
+            else gr.update(choices=choices_of(workspace))
         )
-        return fragment([document]), present, runs, *_buttons(document["state"])
+        return fragment([document]), present_state, runs, *_buttons(document["state"])
 
 
 def _tried(title: str, act: Callable[[], None]) -> str:

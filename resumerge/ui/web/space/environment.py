@@ -30,11 +30,11 @@ def environment_of(folder: Path, token: str, own: Mapping[str, str]) -> dict[str
         token: the person's token for the Hub.
         own: the variables of this process.
     """
-    home = folder / HOME
+    home_folder = folder / HOME
     return {
         **{name: own[name] for name in own if name in NAMES or name.startswith(PREFIX)},
-        "HOME": str(home),
-        "HF_HOME": str(home / "huggingface"),
+        "HOME": str(home_folder),
+        "HF_HOME": str(home_folder / "huggingface"),
         "HF_TOKEN": token,
         # The processes must not use credentials of the machine.
         "AWS_EC2_METADATA_DISABLED": "true",

@@ -66,9 +66,9 @@ class PersonalFolder(Workspace):
     def plan(self, text: str, name: str, options: Options = NO_OPTIONS) -> dict[str, Any]:
         """Return the plan of `Workspace.plan`, with a problem for each exceeded limit."""
         document = super().plan(text, name, self._fixed(name, options))
-        used, running = bytes_below(self.folder), self._running()
-        exceeded = self._limits.problems(document, used, running, self._others())
-        document["problems"] += map(asdict, exceeded)
+        used_bytes, running_ids = bytes_below(self.folder), self._running()
+        limit_problems = self._limits.problems(document, used_bytes, running_ids, self._others())
+        document["problems"] += map(asdict, limit_problems)
         return document
 
     def merge(self, text: str, name: str, options: Options = NO_OPTIONS) -> str:

@@ -39,14 +39,14 @@ class Limits:
             running: ids of the person's runs in progress.
             others: the number of other people's runs in progress.
         """
-        needed = plan["disk"]["needed"]
+        needed_bytes = plan["disk"]["needed"]
         problems = [*self.too_many(running, others)]
-        if used + needed > self.disk:
+        if used + needed_bytes > self.disk:
             problems.append(
                 Problem(
                     "The merge needs more disk than you have here",
                     expected=f"at most {show_size(self.disk)} for all of your files",
-                    found=f"{show_size(used)} in use, and {show_size(needed)} needed",
+                    found=f"{show_size(used)} in use, and {show_size(needed_bytes)} needed",
                     fix="remove runs that your mirrors have, choose 'Mirror then delete' with a "
                     "small shard size, or duplicate the Space",
                 )

@@ -86,7 +86,7 @@ class SpacePart:
         except ResumergeError as error:
             return error_html("The run was not removed", error), gr.skip()
         choices = choices_of(folder)
-        newest = choices[0][1] if choices else None
+        newest_run = choices[0][1] if choices else None
         return message_html("Removed from here", "Its mirror stays."), gr.update(
-            choices=choices, value=newest
+            choices=choices, value=newest_run
         )

@@ -39,11 +39,11 @@ class People:
         Raises:
             InputError: nobody is logged in, or the login has expired.
         """
-        info = _session_of(request).get("oauth_info") or {}
-        person = info.get("userinfo", {})
-        identity, name = str(person.get("sub", "")), str(person.get("preferred_username", ""))
-        token, until = info.get("access_token"), info.get("expires_at")
-        is_valid = token and (until is None or time.time() < until)
+        login = _session_of(request).get("oauth_info") or {}
+        user_info = login.get("userinfo", {})
+        identity, name = str(user_info.get("sub", "")), str(user_info.get("preferred_username", ""))
+        token, expiry = login.get("access_token"), login.get("expires_at")
+        is_valid = token and (expiry is None or time.time() < expiry)
         if not is_valid or not _NAME.fullmatch(identity) or not _NAME.fullmatch(name):
             raise refuse(
                 "You are not logged in",

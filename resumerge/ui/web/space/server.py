@@ -66,12 +66,16 @@ def check_space(environment: Mapping[str, str]) -> None:
     Raises:
         InputError: this is not a Space, or OAuth is off.
     """
-    missing = [name for name in NEEDED if not environment.get(name)]
-    if environment.get("SYSTEM") == "spaces" and environment.get("SPACE_ID") and not missing:
+    missing_variables = [name for name in NEEDED if not environment.get(name)]
+    if (
+        environment.get("SYSTEM") == "spaces"
+        and environment.get("SPACE_ID")
+        and not missing_variables
+    ):
         return
     raise refuse(
         "This is no Space of Hugging Face where people can log in",
         expected="SYSTEM=spaces, SPACE_ID, and the variables of OAuth",
-        found=f"without {', '.join(missing)}" if missing else "another machine",
+        found=f"without {', '.join(missing_variables)}" if missing_variables else "another machine",
         fix="write `hf_oauth: true` into the README of the Space; elsewhere use `resumerge ui`",
     )
