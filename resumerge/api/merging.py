@@ -72,10 +72,10 @@ def run(
         The messages of `Resumable` and `Interrupted` end with the call that resumes the run. The
         `exit_code` of each error is the exit code of the command.
     """
-    folder, chosen = working_folder_of(read_output(out), Options.read("run", options))
+    folder, read_options = working_folder_of(read_output(out), Options.read("run", options))
     with recipe_file(config) as recipe:
         return merge_in_process(
-            chosen, lambda session: session.run(recipe.path, folder), reporter, progress
+            read_options, lambda session: session.run(recipe.path, folder), reporter, progress
         )
 
 
@@ -106,14 +106,14 @@ def resume(
         InputError: as for `run`; or there is no such run, or `run` names a search.
         Resumable, Interrupted, DoubtfulNumbers: as for `run`.
     """
-    chosen, name = Options.read("resume", options), address_of(run)
-    if (search := find_search(RunStore(chosen.state_dir), name)) is not None:
+    read_options, name = Options.read("resume", options), address_of(run)
+    if (search_folder := find_search(RunStore(read_options.state_dir), name)) is not None:
         raise refuse(
             "This is a search, which has a document and no result",
-            where=str(search),
+            where=str(search_folder),
             fix="call resumerge.search again, with what it began with: it goes on where it was",
         )
-    return merge_in_process(chosen, lambda session: session.resume(name), reporter, progress)
+    return merge_in_process(read_options, lambda session: session.resume(name), reporter, progress)
 
 
 @with_options("extract-expert")
@@ -144,10 +144,12 @@ def extract_expert(
         InputError: the model has no such expert, or no dense architecture exists for the model.
         Resumable, Interrupted: as for `run`.
     """
-    folder, chosen = working_folder_of(read_output(out), Options.read("extract-expert", options))
+    folder, read_options = working_folder_of(
+        read_output(out), Options.read("extract-expert", options)
+    )
     with recipe_of_command(extraction(model_of(model), number), str(model)) as recipe:
         return merge_in_process(
-            chosen, lambda session: session.run(recipe.path, folder), reporter, progress
+            read_options, lambda session: session.run(recipe.path, folder), reporter, progress
         )
 
 
@@ -203,7 +205,9 @@ def extract_lora(
         InputError: the models do not fit each other, or the adapter would be empty.
         Resumable, Interrupted: as for `run`.
     """
-    folder, chosen = working_folder_of(read_output(out), Options.read("extract-lora", options))
+    folder, read_options = working_folder_of(
+        read_output(out), Options.read("extract-lora", options)
+    )
     recipe = adapter_extraction(
         model_of(model),
         model_of(base_model),
@@ -221,7 +225,7 @@ def extract_lora(
     )
     with recipe_of_command(recipe, str(model)) as file:
         return merge_in_process(
-            chosen, lambda session: session.run(file.path, folder), reporter, progress
+            read_options, lambda session: session.run(file.path, folder), reporter, progress
         )
 
 
@@ -256,8 +260,8 @@ def reproduce(
         Resumable, Interrupted: as for `run`; the same call continues the run.
     """
     original_name, folder = str(original), local_path(out, OUTPUT)
-    chosen = Options.read("reproduce", options)
+    read_options = Options.read("reproduce", options)
     merge_in_process(
-        chosen, lambda session: session.reproduce(original_name, folder), reporter, progress
+        read_options, lambda session: session.reproduce(original_name, folder), reporter, progress
     )
-    return Session(chosen).compare_with_original(original_name, folder)
+    return Session(read_options).compare_with_original(original_name, folder)

@@ -48,14 +48,14 @@ def compare(
         Resumable: a model, or the state folder, cannot be used now.
         Interrupted: a signal stopped the comparison; the finished part is kept.
     """
-    chosen = Options.read("compare", options)
+    read_options = Options.read("compare", options)
     base_reference = None if base is None else model_of(base)
-    in_file = nullcontext() if recipe is None else recipe_file(recipe)
-    with in_file as file, keepalive_in_notebook("comparing", progress):
+    recipe_context = nullcontext() if recipe is None else recipe_file(recipe)
+    with recipe_context as file, keepalive_in_notebook("comparing", progress):
         path = file.path if file is not None else None
         return DisplayedComparison(
             compare_models(
-                [*map(model_of, models)], base_reference, chosen, Reporter(), recipe=path
+                [*map(model_of, models)], base_reference, read_options, Reporter(), recipe=path
             )
         )
 

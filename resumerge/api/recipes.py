@@ -94,11 +94,11 @@ def plan(
     Raises:
         InputError: the value of an argument is invalid.
     """
-    chosen, folder = Options.read("plan", options), None
+    read_options, folder = Options.read("plan", options), None
     if out is not None:
-        folder, chosen = working_folder_of(read_output(out), chosen)
+        folder, read_options = working_folder_of(read_output(out), read_options)
     with recipe_file(config) as recipe, keepalive_in_notebook(PLANNING, progress):
-        document = describe_plan(recipe.path, folder, chosen, progress, every_tensor=tensors)
+        document = describe_plan(recipe.path, folder, read_options, progress, every_tensor=tensors)
         problems = [recipe.placed(Problem(**problem)) for problem in document["problems"]]
         document["problems"] = [asdict(problem_in_python(problem)) for problem in problems]
         document["notes"] = list(map(in_python, document["notes"]))
@@ -124,9 +124,9 @@ def explain(config: Config, **options: Unpack[ExplainOptions]) -> DisplayedExpla
         InputError: the recipe cannot be planned.
         Resumable: a model cannot be reached now.
     """
-    chosen = Options.read("explain", options)
+    read_options = Options.read("explain", options)
     with recipe_file(config) as recipe, keepalive_in_notebook(PLANNING, "auto"):
-        document = explained(recipe.path, chosen, Reporter())
+        document = explained(recipe.path, read_options, Reporter())
         document["notes"] = list(map(in_python, document["notes"]))
         return DisplayedExplanation(document)
 

@@ -75,12 +75,12 @@ def verify(
         Interrupted: a signal stopped the computation of blocks.
         Resumable: the mirror, the output or a model cannot be read now.
     """
-    name, chosen = address_of(run), Options.read("verify", options)
-    runs = runs_of(chosen.state_dir)
+    name, read_options = address_of(run), Options.read("verify", options)
+    runs = runs_of(read_options.state_dir)
     if all and not sources:
         raise refuse("all says how much sources compares", fix="give both, or neither")
     if sources:
-        return DisplayedVerification.of(verify_sources(name, chosen, Reporter(), every=all))
+        return DisplayedVerification.of(verify_sources(name, read_options, Reporter(), every=all))
     if name is not None and is_mirror_url(name):
         return DisplayedVerification.of(verify_mirror(name, runs, Storage()))
     return DisplayedVerification.of(verify_run(runs.find(name), Storage()))
@@ -152,7 +152,7 @@ def push(
     """
     folder, repo_name = local_path(out, "model"), text_of(repo, "repo")
     with UploadProgress(err) as progress:
-        pushed = upload(
+        pushed_model = upload(
             folder,
             repo_name,
             runs_of(state_dir),
@@ -160,7 +160,7 @@ def push(
             progress.moved,
             commits_of(private, branch, message),
         )
-    return pushed.as_json()
+    return pushed_model.as_json()
 
 
 @speaks_python
@@ -192,7 +192,7 @@ def clean(
         seconds = None if older is None else parse_age(text_of(older, "older"))
     except ValueError as error:
         raise refuse("An argument is invalid", found=str(error)) from None
-    removable = old_runs(runs_of(state_dir), names, done=done, older=seconds)
-    for run in removable:
+    removed_runs = old_runs(runs_of(state_dir), names, done=done, older=seconds)
+    for run in removed_runs:
         remove_run(run, Storage())
-    return [run.as_json() for run in removable]
+    return [run.as_json() for run in removed_runs]

@@ -86,6 +86,6 @@ def search(
         batch=batch,
         jobs=jobs,
     )
-    chosen = Options.read("search", options)
+    read_options = Options.read("search", options)
     with keepalive_in_notebook("searching", progress):
-        return DisplayedSearch(run_search(request, chosen, Reporter()))
+        return DisplayedSearch(run_search(request, read_options, Reporter()))
