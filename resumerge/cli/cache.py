@@ -47,8 +47,8 @@ def repair(target: str, options: Options, as_json: bool) -> None:
 
 
 def _show(work: Callable[..., Any], target: str, options: Options, as_json: bool) -> None:
-    with keepalive(err, "reading") as doing:
-        report = work(target, options, lambda name: doing(f"reading {name}"))
+    with keepalive(err, "reading") as change_description:
+        report = work(target, options, lambda name: change_description(f"reading {name}"))
     if as_json:
         print_document(report.as_json())
     else:

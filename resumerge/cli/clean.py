@@ -95,7 +95,9 @@ def _described(run: OldRun) -> str:
 
 def _question(runs: Sequence[OldRun]) -> str:
     """Return the question for confirmation, with the number of runs and their bytes."""
-    unfinished = sum(run.unfinished_bytes for run in runs)
-    more = f", and {show_size(unfinished)} of unfinished models" if unfinished else ""
-    ledgers = show_size(sum(run.ledger_bytes for run in runs))
-    return f"Remove {counted(len(runs), 'run')} ({ledgers} of ledgers{more})?"
+    unfinished_bytes = sum(run.unfinished_bytes for run in runs)
+    unfinished_text = (
+        f", and {show_size(unfinished_bytes)} of unfinished models" if unfinished_bytes else ""
+    )
+    ledger_size = show_size(sum(run.ledger_bytes for run in runs))
+    return f"Remove {counted(len(runs), 'run')} ({ledger_size} of ledgers{unfinished_text})?"

@@ -83,13 +83,13 @@ def command(
     reporter = reporter_of(Style.AUTO, err, PrintClock())
     try:
         document = compare_models(models, base, options, reporter, recipe=recipe)
-    except (Interrupted, Resumable) as stopped:
+    except (Interrupted, Resumable) as stop_error:
         reporter.close()
-        print_text(str(stopped), err)
+        print_text(str(stop_error), err)
         if as_json:
-            print_json_line(sys.stdout, **stopped.as_json(), resume=repeat_command())
+            print_json_line(sys.stdout, **stop_error.as_json(), resume=repeat_command())
         print_command_to_resume(repeat_command())
-        raise Exit(stopped.exit_code) from None
+        raise Exit(stop_error.exit_code) from None
     finally:
         reporter.close()
     if html is not None:

@@ -96,19 +96,19 @@ def _demonstrate(console: Console, folder: Path) -> int:
         "--state-dir",
         str(folder / "b"),
     )
-    same = same_files(folder / "merged", folder / "uninterrupted" / "merged")
-    files = len([path for path in (folder / "merged").rglob("*") if path.is_file()])
-    if same and share < 1.0:
+    are_identical = same_files(folder / "merged", folder / "uninterrupted" / "merged")
+    file_count = len([path for path in (folder / "merged").rglob("*") if path.is_file()])
+    if are_identical and share < 1.0:
         console.print(
-            f"\n[green]All {files} files are identical.[/green]", markup=True, highlight=False
+            f"\n[green]All {file_count} files are identical.[/green]", markup=True, highlight=False
         )
         return 0
-    verdict = (
+    explanation = (
         "The merge had finished before it was killed. Run the demo again."
-        if same
+        if are_identical
         else "The files differ. This is a bug in resumerge: please report it."
     )
-    console.print(f"\n[red]{verdict}[/red]", markup=True, highlight=False)
+    console.print(f"\n[red]{explanation}[/red]", markup=True, highlight=False)
     return 1
 
 
@@ -118,16 +118,22 @@ def make_model(folder: Path, seed: int) -> int:
     Returns:
         The size of its weights in bytes.
     """
-    shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (VOCABULARY, HIDDEN)}
+    shape_by_name: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (VOCABULARY, HIDDEN)}
     for layer in range(LAYERS):
         stem = f"model.layers.{layer}"
-        shapes |= {f"{stem}.self_attn.{n}_proj.weight": (HIDDEN, HIDDEN) for n in "qkvo"}
-        shapes |= {f"{stem}.mlp.{n}_proj.weight": (INNER, HIDDEN) for n in ("gate", "up")}
-        shapes[f"{stem}.mlp.down_proj.weight"] = (HIDDEN, INNER)
-        shapes |= {f"{stem}.{n}_layernorm.weight": (HIDDEN,) for n in ("input", "post_attention")}
-    shapes |= {"model.norm.weight": (HIDDEN,), "lm_head.weight": (VOCABULARY, HIDDEN)}
+        shape_by_name |= {
+            f"{stem}.self_attn.{part}_proj.weight": (HIDDEN, HIDDEN) for part in "qkvo"
+        }
+        shape_by_name |= {
+            f"{stem}.mlp.{part}_proj.weight": (INNER, HIDDEN) for part in ("gate", "up")
+        }
+        shape_by_name[f"{stem}.mlp.down_proj.weight"] = (HIDDEN, INNER)
+        shape_by_name |= {
+            f"{stem}.{part}_layernorm.weight": (HIDDEN,) for part in ("input", "post_attention")
+        }
+    shape_by_name |= {"model.norm.weight": (HIDDEN,), "lm_head.weight": (VOCABULARY, HIDDEN)}
     folder.mkdir()
-    nbytes = _write_weights(folder / "model.safetensors", shapes, seed)
+    weight_bytes = _write_weights(folder / "model.safetensors", shape_by_name, seed)
     config = {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
@@ -141,9 +147,9 @@ def make_model(folder: Path, seed: int) -> int:
         "torch_dtype": "bfloat16",
     }
     (folder / "config.json").write_text(json.dumps(config, indent=2))
-    words = {"type": "WordLevel", "vocab": {f"w{n}": n for n in range(VOCABULARY)}}
+    words = {"type": "WordLevel", "vocab": {f"w{number}": number for number in range(VOCABULARY)}}
     (folder / "tokenizer.json").write_text(json.dumps({"model": {**words, "unk_token": "w0"}}))
-    return nbytes
+    return weight_bytes
 
 
 def _write_weights(path: Path, shapes: Mapping[str, tuple[int, ...]], seed: int) -> int:
@@ -163,9 +169,9 @@ def _write_weights(path: Path, shapes: Mapping[str, tuple[int, ...]], seed: int)
             values = base_rng.standard_normal(count, np.float32) * np.float32(0.02)
             if seed:
                 values += change_rng.standard_normal(count, np.float32) * np.float32(0.002)
-            bits = np.empty(count, np.uint16)
-            round_to(Vector(values), Vector(bits, BF16))
-            file.write(bits.data)
+            bfloat16_bits = np.empty(count, np.uint16)
+            round_to(Vector(values), Vector(bfloat16_bits, BF16))
+            file.write(bfloat16_bits.data)
         return file.tell()
 
 
@@ -192,7 +198,10 @@ def kill_halfway(recipe: Path, out: Path, runs: RunStore) -> float:
 
 def same_files(a: Path, b: Path) -> bool:
     """Return whether two folders hold the same files with the same bytes."""
-    names = [sorted(p.relative_to(root) for p in root.rglob("*") if p.is_file()) for root in (a, b)]
+    names = [
+        sorted(path.relative_to(root) for path in root.rglob("*") if path.is_file())
+        for root in (a, b)
+    ]
     return names[0] == names[1] and all(
         (a / name).read_bytes() == (b / name).read_bytes() for name in names[0]
     )

@@ -120,9 +120,9 @@ def _exit_code(words: list[str]) -> int:
         print_text(str(error), err)
         return _tell(error, words)
     except DISK_ERRORS as error:
-        stopped = as_resumable(error)
-        print_text(str(stopped), err)
-        return _tell(stopped, words)
+        stop_error = as_resumable(error)
+        print_text(str(stop_error), err)
+        return _tell(stop_error, words)
 
 
 def _message(error: click.ClickException) -> str:
@@ -130,8 +130,8 @@ def _message(error: click.ClickException) -> str:
     if isinstance(error, click.NoSuchOption):
         from resumerge.cli.parsing.recipe_words import place_in_recipe
 
-        if place := place_in_recipe(error.option_name):
-            return f"No such option '{error.option_name}': {place}"
+        if place_text := place_in_recipe(error.option_name):
+            return f"No such option '{error.option_name}': {place_text}"
     return error.format_message()
 
 

@@ -42,12 +42,16 @@ def _show(method: dict[str, Any]) -> RenderableType:
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 2))
     table.add_column(no_wrap=True)  # users copy the name from here
     table.add_column()
-    for p in method["parameters"]:
-        default = "required" if p["required"] else f"default {p['default']}"
-        where = "of each model" if p["per_model"] else "of the merge"
-        facts = ", ".join(filter(None, (where, default, _range(p))))
-        table.add_row(p["name"], Text.assemble(f"{p['meaning']} ", (f"({facts})", "dim")))
-    base = {"none": "", "optional": ", base_model optional", "required": ", needs base_model"}
-    head = Prose(f" {method['summary']}{base[method['base_model']]}", method["name"], "bold")
-    papers = [Prose(f"  {paper['title']}, {paper['url']}") for paper in method["papers"]]
-    return Group(head, table, *papers, "")
+    for parameter in method["parameters"]:
+        default = "required" if parameter["required"] else f"default {parameter['default']}"
+        scope = "of each model" if parameter["per_model"] else "of the merge"
+        fact_text = ", ".join(filter(None, (scope, default, _range(parameter))))
+        table.add_row(
+            parameter["name"], Text.assemble(f"{parameter['meaning']} ", (f"({fact_text})", "dim"))
+        )
+    base_texts = {"none": "", "optional": ", base_model optional", "required": ", needs base_model"}
+    heading = Prose(
+        f" {method['summary']}{base_texts[method['base_model']]}", method["name"], "bold"
+    )
+    paper_lines = [Prose(f"  {paper['title']}, {paper['url']}") for paper in method["papers"]]
+    return Group(heading, table, *paper_lines, "")

@@ -53,7 +53,7 @@ def command(
     as_json: bool,
 ) -> None:
     """Upload a finished model to the Hub. Files that the repo already has are skipped."""
-    commits, stop = commits_of(private, branch, message), StopRequest(final=True)
+    commit_settings, stop = commits_of(private, branch, message), StopRequest(final=True)
     try:
         with stop.listening(), UploadProgress(err) as progress:
 
@@ -61,15 +61,17 @@ def command(
                 stop.check()
                 progress.moved(nbytes)
 
-            pushed = push(out, repo, RunStore(options.state_dir), progress.begins, moved, commits)
-    except (Interrupted, Resumable) as stopped:
-        print_text(f"{stopped}. Files that were uploaded are not uploaded again.", err)
+            pushed_model = push(
+                out, repo, RunStore(options.state_dir), progress.begins, moved, commit_settings
+            )
+    except (Interrupted, Resumable) as stop_error:
+        print_text(f"{stop_error}. Files that were uploaded are not uploaded again.", err)
         command_to_repeat = repeat_command()
         if as_json:
-            print_json_line(sys.stdout, **stopped.as_json() | {"resume": command_to_repeat})
+            print_json_line(sys.stdout, **stop_error.as_json() | {"resume": command_to_repeat})
         print_command_to_resume(command_to_repeat)
-        raise Exit(stopped.exit_code) from None
+        raise Exit(stop_error.exit_code) from None
     if as_json:
-        print_document(pushed.as_json())
+        print_document(pushed_model.as_json())
     else:
-        print_text(pushed_sentence(pushed.as_json()))
+        print_text(pushed_sentence(pushed_model.as_json()))

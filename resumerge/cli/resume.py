@@ -41,12 +41,12 @@ def command(
     as_json: bool,
 ) -> None:
     """Continue an interrupted run, or a search. A run may be on this machine or in a mirror."""
-    if (search := find_search(RunStore(options.state_dir), run)) is not None:
+    if (search_folder := find_search(RunStore(options.state_dir), run)) is not None:
         if detach or no_supervise or progress not in (Style.AUTO, Style.JSON):
             raise click.UsageError(
                 "a search is resumed without --detach, --no-supervise and --progress"
             )
-        _resume_search(search, options, as_json=as_json)
+        _resume_search(search_folder, options, as_json=as_json)
         return
     merge(
         options,
@@ -62,11 +62,11 @@ def _resume_search(folder: Path, options: Options, *, as_json: bool) -> None:
     """Repeat the command of a search, with the present options after it, which override its own."""
     from resumerge.cli import search
 
-    accepted = {option.name for option in declared("search")}
+    accepted_names = {option.name for option in declared("search")}
     option_words: list[str] = []
     for option, value in options.given("resume"):
         words = option.words(value)
-        if option.name not in accepted:
+        if option.name not in accepted_names:
             raise click.UsageError(f"a search is resumed without {words[0]}")
         option_words += words if option.name != "state_dir" else []
     _, *command = describe_search(folder)["command"]

@@ -139,21 +139,21 @@ def command(
     from resumerge.optimisation.request import Search
     from resumerge.optimisation.run import run_search
 
-    search = Search(space=space, out=folder, evaluate=evaluate, **chosen)
+    request = Search(space=space, out=folder, evaluate=evaluate, **chosen)
     reporter = reporter_of(Style.AUTO, err, PrintClock())
 
     def show_trial(row: dict[str, Any]) -> None:
-        say(err, trial_line(row, search.metrics), f"trial {row['number']}:", "bold")
+        say(err, trial_line(row, request.metrics), f"trial {row['number']}:", "bold")
 
     try:
-        document = run_search(search, options, reporter, show_trial)
-    except (Interrupted, Resumable) as stopped:
+        document = run_search(request, options, reporter, show_trial)
+    except (Interrupted, Resumable) as stop_error:
         reporter.close()
-        print_text(str(stopped), err)
+        print_text(str(stop_error), err)
         if as_json:
-            print_json_line(sys.stdout, **stopped.as_json(), resume=repeat_command())
+            print_json_line(sys.stdout, **stop_error.as_json(), resume=repeat_command())
         print_command_to_resume(repeat_command())
-        raise Exit(stopped.exit_code) from None
+        raise Exit(stop_error.exit_code) from None
     finally:
         reporter.close()
     if as_json:

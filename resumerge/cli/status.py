@@ -77,11 +77,13 @@ def _write_page(runs: RunStore, run: str | None, html: Path) -> None:
         print_text(str(html.absolute()))
         return
     name = run if run is not None and is_mirror_url(run) else runs.find(run).name
-    [described] = status_json(runs, name)["runs"]
-    write_report(described, html)
-    [present] = status_json(runs, name)["runs"]
-    if present["state"] != described["state"]:  # the run began or ended while the page was written
-        write_report(present, html)
+    [run_document] = status_json(runs, name)["runs"]
+    write_report(run_document, html)
+    [later_document] = status_json(runs, name)["runs"]
+    if (
+        later_document["state"] != run_document["state"]
+    ):  # the run began or ended while the page was written
+        write_report(later_document, html)
     print_text(str(html.absolute()))
 
 

@@ -43,8 +43,10 @@ def command(
 
     Exits with 2 if its logits are not finite, or if it lacks tensors.
     """
-    with keepalive(err, "loading transformers") as doing:
-        result = try_model(model, prompt, RunStore(options.state_dir), text, tokens, doing)
+    with keepalive(err, "loading transformers") as change_description:
+        result = try_model(
+            model, prompt, RunStore(options.state_dir), text, tokens, change_description
+        )
     if as_json:
         print_document(result.as_json())
     else:

@@ -45,10 +45,10 @@ def detach(runs: RunStore, *, as_json: bool) -> None:
     logs = [runs.folder / f"{os.getpid()}-{name}" for name in (LOG_FILE, JSON_FILE)[: 1 + as_json]]
     files = [os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644) for log in logs]
     sys.stdout.flush()
-    held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
+    previous_mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
     pid = os.fork()
     if pid == 0:
-        signal.pthread_sigmask(signal.SIG_SETMASK, held)
+        signal.pthread_sigmask(signal.SIG_SETMASK, previous_mask)
         os.setsid()
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(files[0], 2)
@@ -56,7 +56,7 @@ def detach(runs: RunStore, *, as_json: bool) -> None:
         return
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a closed terminal must not prevent the moves
     signal.signal(signal.SIGINT, partial(_pass_on, pid))  # Ctrl-C does not reach the new session
-    signal.pthread_sigmask(signal.SIG_SETMASK, held)
+    signal.pthread_sigmask(signal.SIG_SETMASK, previous_mask)
     raise Exit(_follow(pid, runs, logs, as_json=as_json))
 
 
@@ -68,8 +68,8 @@ def _pass_on(pid: int, signum: int, frame: FrameType | None) -> None:
 def _follow(pid: int, runs: RunStore, logs: list[Path], *, as_json: bool) -> int:
     """Wait until a process works on a run or has ended, and return this process's exit code."""
     while (run := _run_of(pid, runs)) is None:
-        ended, status = os.waitpid(pid, os.WNOHANG)
-        if ended:
+        ended_pid, status = os.waitpid(pid, os.WNOHANG)
+        if ended_pid:
             code = os.waitstatus_to_exitcode(status)
             if code and not any(log.stat().st_size for log in logs):
                 print_text(
@@ -88,8 +88,8 @@ def _follow(pid: int, runs: RunStore, logs: list[Path], *, as_json: bool) -> int
     print_text("To see its progress:", err)
     print_command(command)
     if as_json:
-        facts = {"run": run.name, "pid": pid, "log": str(log), "watch": command}
-        print_json_line(sys.stdout, "detached", **facts)
+        fields = {"run": run.name, "pid": pid, "log": str(log), "watch": command}
+        print_json_line(sys.stdout, "detached", **fields)
     return 0
 
 
@@ -100,9 +100,9 @@ def _run_of(pid: int, runs: RunStore) -> Path | None:
     """
     locks = (lock for lock in runs.folder.glob(f"*/{LOCK_FILE}") if lock.parent.suffix != STAGED)
     for lock in locks:
-        worker = (lock_holder(lock.parent) or {}).get("pid")
+        worker_pid = (lock_holder(lock.parent) or {}).get("pid")
         try:
-            if isinstance(worker, int) and os.getsid(worker) == pid:
+            if isinstance(worker_pid, int) and os.getsid(worker_pid) == pid:
                 return lock.parent
         except ProcessLookupError:
             continue

@@ -155,8 +155,8 @@ class MergeCommand:
             with stop.listening():  # before the import of the engine, which takes long
                 self._work(self._new_session(stop, pipe))
             return 0
-        except (Interrupted, Resumable) as stopped:
-            return self._stopped(stopped)
+        except (Interrupted, Resumable) as stop_error:
+            return self._stopped(stop_error)
         except DISK_ERRORS as error:
             return self._stopped(as_resumable(error))
         except ResumergeError as error:
@@ -212,12 +212,12 @@ class MergeCommand:
     def _stopped(self, stopped: Interrupted | Resumable) -> int:
         self._close()
         say(self._err, str(stopped))
-        gone = self._run is not None and is_gone(self._run, self._options.state_dir)
+        was_removed = self._run is not None and is_gone(self._run, self._options.state_dir)
         command = self._resume_command(self._run)
         if self._as_json:
-            line = stopped.as_json() | {"run": self._run, "resume": command}
-            print_json_line(sys.stdout, **line)
-        print_command_to_resume(command, self._err, GONE if gone else TO_RESUME)
+            error_document = stopped.as_json() | {"run": self._run, "resume": command}
+            print_json_line(sys.stdout, **error_document)
+        print_command_to_resume(command, self._err, GONE if was_removed else TO_RESUME)
         return stopped.exit_code
 
     def _exit_at_once(self, signum: int) -> None:
@@ -225,13 +225,13 @@ class MergeCommand:
 
         A signal handler must not write to buffered streams, so this writes by `os.write`.
         """
-        stopped, command = Interrupted(signum), self._resume_command(self._run)
+        stop_error, command = Interrupted(signum), self._resume_command(self._run)
         show_cursor = "\r\x1b[2K\x1b[?25h" if self._err.is_terminal else ""
         text = f"{show_cursor}Stopped at once. Committed work is kept.\n{TO_RESUME}\n{command}\n"
         with suppress(OSError):
             if self._as_json:
-                line = stopped.as_json() | {"run": self._run, "resume": command}
-                os.write(1, json.dumps(line).encode() + b"\n")
+                error_document = stop_error.as_json() | {"run": self._run, "resume": command}
+                os.write(1, json.dumps(error_document).encode() + b"\n")
         with suppress(OSError):
             os.write(2, text.encode())
 

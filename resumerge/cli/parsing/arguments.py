@@ -72,7 +72,9 @@ def options_of(command: str) -> Decorator[Any]:
 
 
 def _click_option(option: Option, *, hidden: bool) -> Decorator[Any]:
-    bare: dict[str, Any] = {} if option.type.bare is None else {"flag_value": option.type.bare}
+    flag_argument: dict[str, Any] = (
+        {} if option.type.bare is None else {"flag_value": option.type.bare}
+    )
     return click.option(
         *filter(None, (option.short, "/".join(filter(None, (option.flag, option.off_flag))))),
         option.name,
@@ -81,7 +83,7 @@ def _click_option(option: Option, *, hidden: bool) -> Decorator[Any]:
         hidden=hidden,
         type=_click_type(option.type),
         is_flag=isinstance(option.type, Flag),
-        **bare,
+        **flag_argument,
         multiple=option.type.repeatable,
         callback=_none_if_empty if option.type.repeatable else None,
         default=option.default,
@@ -148,8 +150,8 @@ class OutputPlace(LocalPath):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if Path(value).suffix in (".yaml", ".yml") and Path(value).is_file():
             self.fail(f"{value} is a recipe: the recipe comes first, then the output.", param, ctx)
-        out = read_output(value)
-        return out if isinstance(out, str) else super().convert(value, param, ctx)
+        output = read_output(value)
+        return output if isinstance(output, str) else super().convert(value, param, ctx)
 
 
 def argument(name: str, metavar: str, help: str, **more: Any) -> Decorator[Any]:
@@ -198,7 +200,7 @@ def process_options(*, hidden: bool = False) -> Decorator[Any]:
     """
 
     def decorate(function: Function) -> Any:
-        for add in (
+        for add_option in (
             chdir_option,
             click.option(
                 "--no-supervise",
@@ -218,7 +220,7 @@ def process_options(*, hidden: bool = False) -> Decorator[Any]:
                 "--watch` shows the progress.",
             ),
         ):
-            function = add(function)
+            function = add_option(function)
         return function
 
     return decorate
@@ -226,7 +228,7 @@ def process_options(*, hidden: bool = False) -> Decorator[Any]:
 
 def progress_option(function: Function) -> Function:
     """Add ``--progress``, and ``--quiet`` for ``--progress none``."""
-    for decorate in (
+    for add_option in (
         click.option(
             "-q",
             "--quiet",
@@ -242,7 +244,7 @@ def progress_option(function: Function) -> Function:
             help="How progress is shown.  [default: auto]",
         ),
     ):
-        function = decorate(function)
+        function = add_option(function)
     return function
 
 

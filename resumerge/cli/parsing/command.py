@@ -63,7 +63,7 @@ class Command(click.Command):
     ) -> None:
         super().__init__(*words, **more)
         self._examples, self._exit_codes = examples, exit_codes
-        verbose = click.Option(
+        verbose_option = click.Option(
             ["-v", "--verbose"],
             count=True,
             is_eager=True,
@@ -71,7 +71,7 @@ class Command(click.Command):
             callback=lambda context, option, times: log_verbosely(times),
             help="Write a log to stderr; -vv writes more.",
         )
-        self.params.append(verbose)
+        self.params.append(verbose_option)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         arguments = [parameter for parameter in self.params if isinstance(parameter, Argument)]
@@ -80,16 +80,16 @@ class Command(click.Command):
                 formatter.write_dl(
                     [(parameter.metavar or "", _described(parameter)) for parameter in arguments]
                 )
-        groups: dict[str, list[tuple[str, str]]] = {}
+        records_by_heading: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
             record = None if isinstance(parameter, Argument) else parameter.get_help_record(ctx)
             if record is not None:
-                groups.setdefault(getattr(parameter, "group", ""), []).append(record)
-        other_options = groups.pop("", [])
-        for heading, records in groups.items():
+                records_by_heading.setdefault(getattr(parameter, "group", ""), []).append(record)
+        other_options = records_by_heading.pop("", [])
+        for heading, records in records_by_heading.items():
             with formatter.section(heading):
                 formatter.write_dl(records)
-        with formatter.section("Other options" if groups else "Options"):
+        with formatter.section("Other options" if records_by_heading else "Options"):
             formatter.write_dl(other_options)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

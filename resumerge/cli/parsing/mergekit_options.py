@@ -75,17 +75,17 @@ def without_mergekit_options(words: Sequence[str]) -> tuple[list[str], list[str]
         not word.startswith("-") or word in ("--help", "--version") for word in words_before[:1]
     ):
         return list(words), []
-    kept = [words[position]]
+    kept_words = [words[position]]
     notes: list[str] = []
-    remaining = iter([*words_before, *words[position + 1 :]])
-    for word in remaining:
+    remaining_words = iter([*words_before, *words[position + 1 :]])
+    for word in remaining_words:
         name, has_value, value = word.partition("=")
         if word == "--":
-            kept += [word, *remaining]
+            kept_words += [word, *remaining_words]
         elif name in _RENAMED:
-            kept += [*_RENAMED[name], *([value] if has_value else [])]
+            kept_words += [*_RENAMED[name], *([value] if has_value else [])]
         elif re.fullmatch("-j[0-9]+", word):
-            kept += ["--threads", word[2:]]
+            kept_words += ["--threads", word[2:]]
         elif name in _REFUSED:
             raise refuse(
                 f"{name} is an option of mergekit that is not followed here",
@@ -94,7 +94,7 @@ def without_mergekit_options(words: Sequence[str]) -> tuple[list[str], list[str]
             )
         elif name in _FLAGS | _VALUED:
             if name in _VALUED and not has_value:
-                value = next(remaining, "")
+                value = next(remaining_words, "")
             notes.append(
                 f"{name} {value}: adapters are applied in float32 whatever is asked for, and "
                 "rounded once, to the type of the merge or of the output"
@@ -102,5 +102,5 @@ def without_mergekit_options(words: Sequence[str]) -> tuple[list[str], list[str]
                 else f"{name} is an option of mergekit that has no effect here"
             )
         else:
-            kept.append(word)
-    return kept, notes
+            kept_words.append(word)
+    return kept_words, notes
