@@ -13,11 +13,11 @@ _NAME = re.compile(rf".+{re.escape(_SUFFIX)}[0-9]*", re.DOTALL)
 
 def backup_name(name: str, is_taken: Callable[[str], bool]) -> str:
     """Return a file's backup name: its name and ``.kept``, with a number if that name is taken."""
-    number, backup = 1, name + _SUFFIX
-    while is_taken(backup):
+    number, candidate = 1, name + _SUFFIX
+    while is_taken(candidate):
         number += 1
-        backup = f"{name}{_SUFFIX}{number}"
-    return backup
+        candidate = f"{name}{_SUFFIX}{number}"
+    return candidate
 
 
 def is_backup(name: str) -> bool:

@@ -61,9 +61,10 @@ def placeholder_kind(first: bytes) -> tuple[str, str] | None:
     Args:
         first: the first bytes of the file, at least 16 if the file has them.
     """
-    beginning = first[:64].lstrip().lower()
+    lowered_beginning = first[:64].lstrip().lower()
     return next(
-        ((kind, fix) for prefix, kind, fix in _STAND_INS if beginning.startswith(prefix)), None
+        ((kind, fix) for prefix, kind, fix in _STAND_INS if lowered_beginning.startswith(prefix)),
+        None,
     )
 
 

@@ -64,14 +64,14 @@ def is_within(path: Path, folder: Path) -> bool:
     Folders are compared by device and inode, not by name, because a disk may ignore case (macOS),
     and a folder may be mounted in two places.
     """
-    inner, outer = path.absolute().resolve(), folder.absolute().resolve()
-    if inner.is_relative_to(outer):
+    inner_path, outer_folder = path.absolute().resolve(), folder.absolute().resolve()
+    if inner_path.is_relative_to(outer_folder):
         return True
     try:
-        folder_status = outer.stat()
+        folder_status = outer_folder.stat()
     except OSError:
         return False
-    return any(_is_same_file(parent, folder_status) for parent in (inner, *inner.parents))
+    return any(_is_same_file(parent, folder_status) for parent in (inner_path, *inner_path.parents))
 
 
 def _is_same_file(path: Path, found: os.stat_result) -> bool:

@@ -42,7 +42,9 @@ def printable(text: object) -> str:
     plain_text = str(text)
     if plain_text.isprintable():
         return plain_text
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in plain_text)
+    return "".join(
+        character if character.isprintable() else repr(character)[1:-1] for character in plain_text
+    )
 
 
 def shell_line(words: Iterable[str]) -> str:
@@ -68,8 +70,8 @@ def _is_displayable(word: str) -> bool:
 def _escaped(word: str) -> str:
     data = word.encode("utf-8", "surrogateescape")
     letters = (chr(byte) if 32 <= byte < 127 else f"\\x{byte:02x}" for byte in data)
-    escaped = ("\\" + letter if letter in ("'", "\\") else letter for letter in letters)
-    return f"$'{''.join(escaped)}'"
+    escaped_letters = ("\\" + letter if letter in ("'", "\\") else letter for letter in letters)
+    return f"$'{''.join(escaped_letters)}'"
 
 
 def in_fence(text: str, language: str) -> list[str]:

@@ -78,8 +78,8 @@ def retry(
     Raises:
         Exception: the last error of the call.
     """
-    started, last_progress = clock(), progress()
-    pause, retries_left = backoff.first, backoff.retries
+    start_time, last_progress = clock(), progress()
+    next_pause, retries_left = backoff.first, backoff.retries
     while True:
         try:
             return call()
@@ -87,14 +87,14 @@ def retry(
             if not is_temporary(error):
                 raise
             if progress() > last_progress:
-                pause, retries_left, last_progress = backoff.first, backoff.retries, progress()
+                next_pause, retries_left, last_progress = backoff.first, backoff.retries, progress()
             seconds_asked = retry_after(error)
-            is_too_late = clock() - started + seconds_asked > backoff.seconds
+            is_too_late = clock() - start_time + seconds_asked > backoff.seconds
             if is_too_late or retries_left <= 0 or seconds_asked > backoff.longest_asked:
                 raise
-            seconds = max(pause, seconds_asked)
+            seconds = max(next_pause, seconds_asked)
             _log.info("retrying in %.1f s: %s", seconds, error)
-        retries_left, pause = retries_left - 1, min(2 * pause, backoff.longest)
+        retries_left, next_pause = retries_left - 1, min(2 * next_pause, backoff.longest)
         (sleep or time.sleep)(seconds)
 
 

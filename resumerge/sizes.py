@@ -33,19 +33,19 @@ def so_far(what: str, seconds: float) -> str:
     """Return an activity with its time so far, from one second on: ``planning: 5 s so far``."""
     if seconds < 1:
         return what
-    spent = f"{int(seconds)} s" if seconds < 60 else show_seconds(int(seconds))
-    return f"{what}: {spent} so far"
+    duration = f"{int(seconds)} s" if seconds < 60 else show_seconds(int(seconds))
+    return f"{what}: {duration} so far"
 
 
 def show_range(low: float, high: float) -> str:
     """Return a range of durations, coarsely rounded: ``40 s``, ``2 to 5 min``."""
-    (least, least_unit), (most, most_unit) = _coarse(low), _coarse(high)
-    if (least, least_unit) == (most, most_unit):
-        return f"{most} {most_unit}"
+    (least_count, least_unit), (most_count, most_unit) = _coarse(low), _coarse(high)
+    if (least_count, least_unit) == (most_count, most_unit):
+        return f"{most_count} {most_unit}"
     return (
-        f"{least} to {most} {most_unit}"
+        f"{least_count} to {most_count} {most_unit}"
         if least_unit == most_unit
-        else f"{least} {least_unit} to {most} {most_unit}"
+        else f"{least_count} {least_unit} to {most_count} {most_unit}"
     )
 
 
@@ -56,8 +56,8 @@ def show_estimate(seconds: float) -> str:
 
 def _coarse(seconds: float) -> tuple[int, str]:
     """Return a duration in one unit, rounded to multiples of 5 from 10 on."""
-    for unit, length in (("s", 1), ("min", 60), ("h", 3600)):
-        count = seconds / length
+    for unit, seconds_of_unit in (("s", 1), ("min", 60), ("h", 3600)):
+        count = seconds / seconds_of_unit
         if count < 57.5 or unit == "h":
             break
     return max(1, round(count) if count < 10 else 5 * round(count / 5)), unit
@@ -65,10 +65,10 @@ def _coarse(seconds: float) -> tuple[int, str]:
 
 def show_age(seconds: float) -> str:
     """Return an age: ``40 s``, ``12 min``, ``5 h``, ``30 days``."""
-    for unit, length in (("s", 60), ("min", 60), ("h", 24)):
-        if seconds < length:
+    for unit, units_in_next in (("s", 60), ("min", 60), ("h", 24)):
+        if seconds < units_in_next:
             return f"{seconds:.0f} {unit}"
-        seconds /= length
+        seconds /= units_in_next
     return counted(int(seconds), "day")
 
 

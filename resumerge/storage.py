@@ -259,10 +259,10 @@ def drop_from_cache(fd: int, offset: int, nbytes: int) -> None:
     The first page is dropped even if it starts before the range. The last page is kept if it ends
     after the range. Dropping a file range by range, in order, therefore drops the whole file.
     """
-    advise = offered(os, "posix_fadvise")
-    if advise is not None:
+    posix_fadvise = offered(os, "posix_fadvise")
+    if posix_fadvise is not None:
         start = offset - offset % _PAGE
-        advise(fd, start, offset + nbytes - start, os.POSIX_FADV_DONTNEED)
+        posix_fadvise(fd, start, offset + nbytes - start, os.POSIX_FADV_DONTNEED)
 
 
 def _allocate(fd: int, nbytes: int) -> None:
