@@ -82,7 +82,7 @@ def text_of(given: object, name: str) -> str:
     """Return the value of an argument that must be text.
 
     Args:
-        given: the value.
+        given: what the caller of the Python function passed; anything but a `str` is refused.
         name: the name of the argument, for the message.
 
     Raises:
@@ -113,7 +113,7 @@ def texts_of(given: object, name: str) -> tuple[str, ...]:
     """Return the value of an argument that accepts one text or a sequence of texts, as a tuple.
 
     Args:
-        given: the value.
+        given: what the caller passed; a single text becomes a tuple of one.
         name: the name of the argument, for the message.
 
     Raises:
