@@ -67,9 +67,10 @@ def merge(
     """Merge, and end the process with the command's exit code.
 
     Args:
-        options: the options of the merge.
+        options: the options that the command line set; `state_dir` locates the log files of a
+            background process.
         work: calls `run`, `resume` or `reproduce` of a session.
-        progress: the style of progress.
+        progress: the requested style, which `as_json` may replace (`json_style`).
         as_json: whether progress and errors are JSON Lines on stdout.
         stall_seconds: seconds without progress after which a worker is restarted; 0 means never.
             None merges in this process, without a supervisor.
