@@ -26,7 +26,8 @@ def adapter_config(
     """Return an adapter_config.json. All scales are 1: alphas are the ranks.
 
     Args:
-        adapters: the adapters.
+        adapters: the adapters to combine, in the recipe's order; the first one that states the task
+            or the base model decides it.
         modules: the modules that the adapters change.
         ranks: the rank of each of these modules; parameters have the highest rank of all.
         saved: the names of the modules that the adapter stores whole.

@@ -39,7 +39,7 @@ def combine(
     """Plan an adapter whose change is the merge of the changes of several adapters.
 
     Args:
-        recipe: the recipe.
+        recipe: the recipe that combines the adapters; if it has a plain dtype, all tensors get it.
         adapters: the adapters, in the recipe's order, each with its entry in the recipe.
         combining: the method, and the rank of the result.
         values_of: returns the parameters of a tensor.

@@ -40,7 +40,7 @@ class Combining:
     """The method and the settings by which a recipe combines adapters.
 
     Args:
-        method: the merge method.
+        method: the merge method, which `combines_changes`.
         models: the adapters as the recipe names them.
         rank: the highest rank of a module; None for the rank that loses nothing.
         seed: the seed of random masks.
@@ -64,10 +64,10 @@ class Combining:
         """Return the combined matrices of a module, flat, and the parameters' contradiction.
 
         Args:
-            module: the module.
-            values: the parameters.
-            dtype: the type of the matrices.
-            rank: the rank of the matrices.
+            module: the module, with the matrices of every adapter that changes it.
+            values: the merge's parameters for this module.
+            dtype: the dtype in which A and B are written, as safetensors names it.
+            rank: the rank of the result, as `rank_of` returns it, or a higher one for parameters.
         """
         first_matrices = module.first
         adapter_pairs = tuple(

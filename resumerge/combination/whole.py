@@ -29,8 +29,8 @@ class WholeTensors:
     """The tensors that adapters save whole.
 
     Args:
-        recipe: the recipe.
-        adapters: the adapters.
+        recipe: the recipe that combines the adapters, whose lines the problems name.
+        adapters: the adapters in the recipe's order, without problems of their own.
         combining: the method and its settings.
         values_of: returns the parameters of a tensor.
         dtype: the dtype of the output; None for the dtype of the tensors.
