@@ -15,7 +15,7 @@ def findings_of(models: Models, pair: Mapping[str, Any]) -> dict[str, Any]:
     """Return the relation of a pair as a word, and the findings as sentences.
 
     Args:
-        models: the models.
+        models: all compared models; `pair` contains indices of them.
         pair: the pair's part of the document.
     """
     first, second = (models.names[pair[key]] for key in ("first", "second"))

@@ -16,7 +16,7 @@ class InOrder:
     of that block are kept for the next call.
 
     Args:
-        tensor: the tensor.
+        tensor: the tensor of one model: stored, or computed, such as a stage's.
         number: distinguishes the buffers of the tensors that one thread reads.
         evaluation: the means of reading.
     """

@@ -58,8 +58,9 @@ class Journal:
         """Open the journal of a comparison, or create it; only one process may have it open.
 
         Args:
-            models: the compared models.
-            state: the state folder.
+            models: the compared models; their identities and the stamps of their files determine
+                the journal's name.
+            state: the state folder, below which the folder `FOLDER` is created if it is missing.
             storage: the operations that write it.
 
         Raises:

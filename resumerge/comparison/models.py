@@ -58,7 +58,7 @@ class Models:
     """The models of one comparison, the base first if there is one.
 
     Args:
-        sources: the models.
+        sources: the opened models, one for each reference.
         has_base: whether the first model is the base of the others.
         stages: the models that are stages of a recipe, with the models that they are computed from.
     """
@@ -148,7 +148,8 @@ def open_models(
     """Open the models; remote files that are not on this disk are read by ranges.
 
     Args:
-        context: the command's context.
+        context: the context of the command: its reporter shows the phase, and its metadata cache is
+            used.
         names: the references of two models or more; with a base, of one model or more.
         base: the reference of their base; None without a base.
         recipe: a recipe whose stages the references may name; None without a recipe.

@@ -57,7 +57,8 @@ def compare_models(
     Args:
         models: references to models, as in a recipe; the others are compared with the first.
         base: a reference to the model that they were made from; None without a base.
-        options: the command's options.
+        options: the command's options: the state folder, the number of threads, `offline`, and the
+            options for planning the stages of `recipe`.
         reporter: receives the phases and the progress.
         storage: writes the journal.
         stop: the request to stop that signals make.

@@ -23,9 +23,10 @@ def task_vectors_of(
     share of the elements that both models changed.
 
     Args:
-        models: the models.
-        tensors: their tensors.
-        rows: the rows of the journal.
+        models: the compared models; without a base there are no task vectors.
+        tensors: the tensors that at least two models have; those that not all models have are left
+            out.
+        rows: the rows of the journal by the tensor's name, one for each of `tensors`.
         places: the layer of each tensor.
 
     Returns:

@@ -113,8 +113,8 @@ class TensorComparison:
     """The comparison of one tensor, piece by piece in its order, by one thread.
 
     Args:
-        matched: the tensor.
-        models: the models.
+        matched: the tensor, as each model has it; None for a model that lacks it.
+        models: all compared models, for their pairs and the base.
     """
 
     def __init__(self, matched: MatchedTensor, models: Models) -> None:

@@ -13,7 +13,8 @@ class PairTotals:
     """Sums over elements of two models.
 
     Args:
-        elements: the number of elements.
+        elements: the number of compared elements; rows that only some of the models have are left
+            out.
         differing: the number of elements whose numbers differ.
         first: the sum of squares of the first model's elements.
         second: the sum of squares of the second model's elements.

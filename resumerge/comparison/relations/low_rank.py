@@ -152,7 +152,7 @@ class Directions:
 
         Args:
             change: the sum of squares of the whole difference.
-            elements: the number of its elements.
+            elements: the number of all elements of the matrix, also of those that do not differ.
             differing: the number of its elements that are not 0.
 
         Returns:

@@ -81,7 +81,7 @@ class Evidence(ABC):
 
         Args:
             change: the sum of squares of the whole difference.
-            elements: the number of its elements.
+            elements: the number of all elements of the tensor, also of those that do not differ.
             differing: the number of its elements that are not 0.
         """
 

@@ -48,7 +48,7 @@ class RoundingCount(ElementCount):
     """The count of differing elements that one tensor has rounded to a narrower type.
 
     Args:
-        dtype: the narrower type.
+        dtype: the narrower type, as safetensors names it: a key of `SPACING`.
         of_first: whether the second tensor is the rounded one.
     """
 

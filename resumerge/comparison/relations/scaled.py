@@ -72,7 +72,7 @@ class ScalingCount(ElementCount):
     """The count of elements of the second tensor that are the first's times one factor.
 
     Args:
-        factor: the factor.
+        factor: the factor by which an element of the first is multiplied.
     """
 
     def __init__(self, factor: float) -> None:
