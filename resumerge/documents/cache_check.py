@@ -83,7 +83,8 @@ def check_cache(target: str, options: Options, report: Report | None = None) -> 
     Args:
         target: the path of a recipe, for the cached files that its merge needs; or ``org/name``,
             ``org/name@revision`` or ``s3://bucket/prefix``, for all cached files of that model.
-        options: the options of the command.
+        options: the command's options: the state folder for the verdicts, and the options for
+            planning the recipe.
         report: called with the name of each file before it is read.
 
     Raises:

@@ -38,7 +38,7 @@ def choices(
 
     Args:
         host: the document of `describe_host`.
-        options: the run's options.
+        options: the options that the user set; an option with a value decides its choice.
         out: the output; None if it is not known.
         budget: the limit of the run's RSS, in bytes.
         threads: the number of threads that fit into the budget; None without a plan.

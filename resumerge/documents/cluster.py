@@ -21,7 +21,7 @@ def describe_cluster(events: Iterable[Mapping[str, Any]]) -> dict[str, Any] | No
     """Return the counts of tasks of all attempts: in total, and with their work by machine.
 
     Args:
-        events: the run's events.
+        events: the run's events of all kinds, as documents; those of tasks are counted.
 
     Returns:
         The part ``cluster`` of a run's document; None for a run without tasks.

@@ -55,7 +55,7 @@ def explain(config: Path, options: Options, reporter: Reporter) -> dict[str, Any
 
     Args:
         config: the path of the recipe.
-        options: the options of a plan.
+        options: the options that planning reads, such as the state folder and `offline`.
         reporter: receives a note if a server is slow.
 
     Raises:
@@ -81,9 +81,11 @@ def _stage(document: str, plan: Plan, whole: Plan) -> dict[str, Any]:
     """Return the parameters' values of one document of a recipe.
 
     Args:
-        document: the name of the document; empty for the last one.
-        plan: the plan of the document.
-        whole: the plan of the recipe, with the plans of all stages.
+        document: the name of the document, or of a variant of a sweep; empty for a last document
+            without variants.
+        plan: the plan of this document, or of this variant.
+        whole: the plan of the recipe, with the plans of all stages; for a last document without
+            variants, it is `plan`.
     """
     earlier_stages = {
         id(unit.expression): stage.recipe.name

@@ -30,7 +30,7 @@ def new_recipe(method: str, models: Sequence[str], base: str | None, dtype: str)
         method: the merge method's name.
         models: the models, without the base model.
         base: the base model, if there is one.
-        dtype: the output's dtype.
+        dtype: the dtype of the output, as recipes write it, like ``bfloat16``.
 
     Raises:
         InputError: there is no such method, or the method does not accept these models.
@@ -85,7 +85,7 @@ def new_recipe_of(
         method: the merge method's name; None for the kind's default.
         models: the models, without the base model.
         base: the base model, if there is one.
-        dtype: the output's dtype.
+        dtype: the dtype of the output, as recipes write it, like ``bfloat16``.
 
     Raises:
         InputError: there is no such method, or the kind does not accept these models.

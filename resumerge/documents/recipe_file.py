@@ -23,7 +23,7 @@ class RecipeFile:
     """A file with a recipe.
 
     Args:
-        path: the path of the file.
+        path: the YAML file, which may be temporary.
         placed: a function that replaces the place of a problem, in the file, by the place that the
             user knows.
     """
@@ -62,7 +62,7 @@ def recipe_of_command(recipe: Mapping[str, Any], model: str) -> Iterator[RecipeF
     """Yield a temporary file with a recipe that a command made.
 
     Args:
-        recipe: the content of the recipe.
+        recipe: the content of the only document, as mappings, lists and plain values.
         model: the place that problems of the recipe name.
 
     Raises:
@@ -81,7 +81,7 @@ def recipe_of_text(text: str, name: str) -> Iterator[RecipeFile]:
     """Yield a temporary file with a recipe's text.
 
     Args:
-        text: the YAML text.
+        text: the text of the recipe, which need not be valid YAML.
         name: the place that problems of the recipe name, with the line in the text.
 
     Raises:

@@ -87,7 +87,7 @@ def describe_finished(url: str, manifest: Manifest) -> dict[str, Any]:
 
     Args:
         url: the mirror's address.
-        manifest: the mirror's manifest.
+        manifest: the content of the mirror's `done.json`; what it does not contain stays empty.
     """
     size_by_name = {name: size for name, (size, _) in manifest.files.items()}
     shard_sizes = [size for name, size in size_by_name.items() if is_weights(name)]
@@ -114,7 +114,7 @@ def describe_from_ledger(
     """Return the document of a run, from its open ledger.
 
     Args:
-        ledger: the run's ledger, open.
+        ledger: the ledger, or a snapshot of it, open; the caller closes it.
         folder: the run's folder, with its lock.
         alive: whether a process works on the run; None to find out by the lock in `folder`.
         every_tensor: whether the accounts list every tensor.
