@@ -25,7 +25,7 @@ class _Slot(NamedTuple):
     """The place of an expert's matrix in a packed tensor.
 
     Args:
-        expert: the expert's number.
+        expert: the expert's number in its layer, from 0.
         part: 1 for an up projection, which comes after the gate; 0 for all others.
     """
 

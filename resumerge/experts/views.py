@@ -50,7 +50,8 @@ class MixtureViews:
         Experts are packed if the recipe contains ``experts: together``.
 
         Args:
-            recipe: the recipe.
+            recipe: the recipe, whose `extract_expert`, ``experts: together`` and method decide the
+                kind of views.
             sources: every model of the recipe, opened.
             reference: the model whose names the views use.
             flat: whether tensors are matched by their full names only, not by layers and parts.

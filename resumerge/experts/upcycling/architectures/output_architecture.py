@@ -81,7 +81,7 @@ def separate_names(router: str, experts: str, **others: str) -> Names:
     """Return the names of tensors in a layout with separate matrices for each expert.
 
     Args:
-        router: the name of the router.
+        router: the name of the router's weight within a layer, like ``mlp.gate.weight``.
         experts: the part of the names of experts' matrices before the number.
         others: the names of matrices that differ from the dense MLP's, like ``gate_proj="w1"``.
     """

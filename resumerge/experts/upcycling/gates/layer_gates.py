@@ -49,7 +49,7 @@ class GatesOfPrompts:
     """The maker of gates that point in the directions of the experts' prompts.
 
     Args:
-        recipe: the recipe, for problems.
+        recipe: the recipe of the mixture, whose lines the problems name.
         mixture: the mixture of experts, with its prompts.
         base: the base model, with all tensors that the mixture takes from it.
         layers: the number of layers of the base model.
