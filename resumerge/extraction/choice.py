@@ -27,10 +27,10 @@ class ModuleChoice:
     """The choice for each module of a model: matrices, a whole copy, or nothing.
 
     Args:
-        recipe: the recipe.
+        recipe: the recipe that extracts the adapter, whose lines the problems name.
         extraction: the recipe's part on the adapter.
         models: both models; the reference is the model to extract from.
-        base: the base model.
+        base: the reference of the base model, a key of ``models.sources``.
         matching: the paired tensors of both models.
         open_tensors: the means to read the tensors.
 

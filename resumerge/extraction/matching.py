@@ -78,9 +78,9 @@ class Matching:
     """The tensors of a model beside those of its base model.
 
     Args:
-        recipe: the recipe.
+        recipe: the recipe that extracts the adapter, whose lines the problems name.
         models: both models; the reference is the model to extract from.
-        base: the base model.
+        base: the reference of the base model, a key of ``models.sources``.
 
     Attributes:
         pairs: the tensors that both models have, in the order of the model's files.
