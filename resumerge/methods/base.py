@@ -90,7 +90,7 @@ class TensorContext:
     """The facts about one tensor that a method computes with.
 
     Args:
-        shape: the shape of the tensor.
+        shape: the shape of the output tensor, and of each input.
         params: the parameters of the merge, resolved for this tensor.
         per_model: the parameters of each input, in the order of the inputs.
         base: the index of the base model's input; None if the recipe names no base model.
@@ -220,7 +220,8 @@ class Method(MergeMethod):
             inputs: one tensor for each model, float32, of ``block.stop - block.start`` elements, on
                 the device that the user chose.
             block: the elements to compute.
-            statistics: the result of `statistics`.
+            statistics: what `statistics` returned for the tensor; None for a method without
+                statistics.
 
         Returns:
             float32, of the inputs' length, on their device.
@@ -251,6 +252,7 @@ class KernelMethod(MergeMethod):
             tensor: the tensor that the blocks belong to.
             inputs: one vector for each model, of ``run.length`` elements, in its stored dtype.
             run: the blocks to compute.
-            statistics: the result of `statistics`.
+            statistics: what `statistics` returned for the tensor; None for a method without
+                statistics.
             out: the result, in the dtype of the output. The last operation writes to it and rounds.
         """

@@ -34,7 +34,7 @@ def parameters(*, normalize: bool, rescale: bool | None) -> tuple[Parameter, ...
     """Return the family's parameters with a method's defaults.
 
     Args:
-        normalize: the default of `normalize`.
+        normalize: the value of `normalize` where a recipe does not set it.
         rescale: the default of `rescale`; None to leave out `density` and `rescale`.
     """
     declared_parameters = [
@@ -111,7 +111,8 @@ class TaskVectors(KernelMethod):
         """Return the facts about the whole task vectors that `mask` needs, by input.
 
         Args:
-            tensor: the tensor that is computed.
+            tensor: the tensor whose task vectors are made sparse, with the parameters of each
+                input.
             densities: the density of each input whose task vector is made sparse.
             scan: a scan whose functions receive the task vectors as a dictionary by input.
         """
