@@ -40,7 +40,7 @@ class Option:
     """The declaration of one option.
 
     Args:
-        type: the type of its value.
+        type: the object that reads a value from text, checks it and writes it again.
         help: one sentence, for the command line and for Python.
         commands: the commands that accept the option.
         default_text: the text for the default in help, if the default is None.
