@@ -15,8 +15,8 @@ class BatchMerges:
     """The merges of the batches of a search.
 
     Args:
-        space: the space of the search.
-        models: the models.
+        space: the space, which makes a recipe of each suggestion.
+        models: writes, merges and plans the recipes, in the folders of the trials.
         reporter: receives the progress of the merges.
     """
 

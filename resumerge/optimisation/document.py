@@ -37,9 +37,9 @@ def document_of(
     Args:
         out: the output's folder.
         settings: the settings that the search began with.
-        study: the study.
-        space: the space of the search.
-        models: the models of the trials.
+        study: the open study with all trials of the search.
+        space: the space that the study began with, for the names of its parameters.
+        models: knows the folders of the trials, and which models are kept.
         unfinished: the state of trials that are not finished.
     """
     ranked_trials = study.ranked()
@@ -80,8 +80,8 @@ def row_of(
 
     Args:
         trial: the trial, as the study stores it.
-        settings: the settings of the search.
-        models: the models of the trials.
+        settings: the settings that the search began with.
+        models: knows the paths of the trial's recipe and model.
         unfinished: the state of a trial that is not finished.
         kept: whether the trial's model still exists.
     """

@@ -44,8 +44,8 @@ class Candidate:
     """A model to evaluate.
 
     Args:
-        number: its trial.
-        model: its folder.
+        number: the number of its trial in the study.
+        model: the folder of the merged model, which replaces `MODEL` in the command.
         folder: the folder for what the command prints.
     """
 
@@ -59,7 +59,7 @@ class Evaluated:
     """The result of an evaluation.
 
     Args:
-        number: the trial.
+        number: the number of the trial in the study.
         metrics: the numbers of the last line of stdout by their names, `VALUE` for a number alone.
         error: the reason why there are no metrics; empty if there are.
         seconds: the duration of the evaluation.

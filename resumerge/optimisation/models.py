@@ -35,7 +35,7 @@ class TrialModels:
 
     Args:
         out: the output's folder, absolute.
-        options: the options of the merges.
+        options: the options of each merge; their state folder contains the runs.
         storage: the operations on files.
         stop: whether a signal asks to stop.
     """
@@ -62,8 +62,8 @@ class TrialModels:
         """Merge the model of a trial, or continue the merge that was interrupted.
 
         Args:
-            number: the trial.
-            recipe: its recipe.
+            number: the number of the trial, which decides the folder.
+            recipe: the YAML text of its recipe, which is written to the folder first.
             reporter: receives the progress of the merge.
             swept: the model that a sweep has made, to take over; None to compute the model.
 
@@ -80,7 +80,8 @@ class TrialModels:
         """Merge the models of several trials in one run, then make each the model of its own run.
 
         Args:
-            batch: the numbers of the batch.
+            batch: the numbers of all trials of the batch; the least and the largest name the
+                sweep's folder.
             recipes: the recipes of the merged trials, by the trials' numbers.
             sweep: the recipe of the sweep; `variant` names its variants.
             reporter: receives the progress of the merge.
@@ -155,7 +156,7 @@ class TrialModels:
 
         Args:
             number: the best trial.
-            recipe: its recipe.
+            recipe: the YAML text of its recipe.
             kept: whether its model is kept.
         """
         self._write_best(recipe)

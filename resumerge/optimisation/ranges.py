@@ -101,7 +101,7 @@ def read_suggestion(written: Mapping[Any, Any], at: Location) -> SuggestedRange:
     """Read a mapping with the key ``suggest``.
 
     Args:
-        written: the mapping.
+        written: the mapping as YAML was loaded, unchecked except for the key.
         at: its place in the document.
 
     Raises:

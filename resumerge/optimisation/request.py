@@ -28,7 +28,7 @@ class Search:
         out: the output's folder.
         evaluate: the command that evaluates a model; it contains `MODEL`.
         trials: the number of trials, including earlier ones.
-        sampler: one of `SAMPLERS`.
+        sampler: the algorithm that chooses values: one of `SAMPLERS`.
         metrics: the names of the objectives, if the command prints several numbers.
         directions: the direction of each objective, `MAXIMIZE` by default; a single word applies to
             all objectives.
@@ -103,8 +103,8 @@ class Search:
         """Return the settings that decide the suggestions.
 
         Args:
-            space: the space.
-            seed: the seed.
+            space: the space, whose text becomes a part of the settings.
+            seed: the seed of the sampler's draws, and of randomized methods.
             began: the batch size that the search began with; None for a new search.
 
         Raises:
@@ -140,7 +140,7 @@ def request_document(
     Args:
         search: the request; its output is absolute.
         settings: the settings that the search began with.
-        options: the options of the merges.
+        options: the options of the merges; those that differ from their default are repeated.
         points: the number of points of a grid; None for other samplers.
     """
     timeout_words = [] if search.timeout is None else ["--timeout", str(search.timeout)]

@@ -66,8 +66,8 @@ def run_search(
     seed, suggestions are the same as without the interruption.
 
     Args:
-        search: the request.
-        options: the options of the merges.
+        search: the request, which is checked first; its output may be relative.
+        options: the options of each merge; the study lies in their state folder, too.
         reporter: receives the progress of the merges.
         told: called with the document's row of each finished trial.
         stop: the request to stop that signals make.

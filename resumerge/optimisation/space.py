@@ -45,7 +45,7 @@ class Space:
 
     Args:
         file: its name in messages.
-        documents: the documents of the recipe.
+        documents: the stages and the last document, with mappings in place of some values.
         suggestions: the ranges by the names of their parameters, in the order of the file.
         places: the places of the parameters' values.
     """

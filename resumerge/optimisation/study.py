@@ -42,9 +42,9 @@ class Settings:
     """The settings that decide the suggestions: they stay the same during a whole search.
 
     Args:
-        space: the space's text.
+        space: the space as YAML without comments (`Space.text`).
         evaluate: the command that evaluates a model.
-        sampler: one of `SAMPLERS`.
+        sampler: the algorithm that chooses values: one of `SAMPLERS`.
         seed: the seed of the sampler's draws, and of randomized methods.
         metrics: the names of the objectives; empty for a command that prints one metric of any
             name.
@@ -78,9 +78,10 @@ class Study:
     """A study that suggests trials batch by batch, and stores the values of finished trials.
 
     Args:
-        study: Optuna's study.
+        study: the study of Optuna that stores the trials; it is open as long as this object is
+            used.
         settings: the settings that the study began with.
-        space: the space of the search.
+        space: the space that the study began with, whose ranges are suggested.
     """
 
     def __init__(self, study: optuna.Study, settings: Settings, space: Space) -> None:
