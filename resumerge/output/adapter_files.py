@@ -40,8 +40,8 @@ def adapter_files(
     The tokenizer is included if the vocabulary is not the base model's.
 
     Args:
-        plan: the plan of the adapter.
-        made: the adapter.
+        plan: the plan that makes the adapter, for its sources and its recipe.
+        made: the facts about the adapter: its config, ranks and vocabulary.
         name: the adapter's name, for the card.
         metadata: the metadata cache of remote files.
         contents: the checksum of the bytes that were read of each local model, by the text of its

@@ -27,7 +27,7 @@ def model_card(
     """Return the content of the output's README.md, with metadata for the Hub.
 
     Args:
-        plan: the plan of the merge.
+        plan: the plan of one model; for a model of a sweep, the plan of its variant.
         name: the model's name, for the title.
         contents: the checksum of the bytes that were read of each local model, by the text of its
             reference.

@@ -27,7 +27,7 @@ def companion_damage(path: Path, name: str) -> str | None:
     """Return a description of the damage of a companion; None if it is intact.
 
     Args:
-        path: the file.
+        path: where the file lies, which may be a cache with another name.
         name: the file's name in the model's folder, which determines the check.
 
     Raises:

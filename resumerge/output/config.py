@@ -66,7 +66,7 @@ def main_dtype(plan: Plan, prefix: str = "") -> str | None:
     Quantised weights do not count.
 
     Args:
-        plan: the plan of the merge.
+        plan: the plan of one model, whose units are counted.
         prefix: a text with which the names of the counted tensors begin; empty for all tensors.
     """
     bytes_by_dtype: Counter[str] = Counter()

@@ -26,7 +26,7 @@ def index_json(plan: Plan, shards: list[Shard]) -> str:
     """Return the JSON text of an index: the shard of each tensor, and the total size in bytes.
 
     Args:
-        plan: the plan of the merge.
+        plan: the plan that these shards are a part of.
         shards: the shards of one folder, in order.
     """
     units = [unit for unit in plan.units if shards[0].first <= unit.number < shards[-1].last]

@@ -46,7 +46,7 @@ def companions(
     A GGUF file contains config and tokenizer itself.
 
     Args:
-        plan: the plan of the merge.
+        plan: the plan of one model; for a model of a sweep or a stage, its own plan.
         name: the model's name, for the model card.
         metadata: the metadata cache of remote files.
         contents: the checksum of the bytes that were read of each local model, by the text of its

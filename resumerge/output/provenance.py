@@ -43,7 +43,7 @@ class Provenance:
         """Return the provenance of a plan.
 
         Args:
-            plan: the plan of the merge.
+            plan: the plan of one model, with the options that it was made with.
             contents: the checksum of the bytes that were read of each local model, by the text of
                 its reference.
         """

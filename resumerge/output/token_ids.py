@@ -28,7 +28,7 @@ def remap_token_ids(
 
     Args:
         config: the reference model's config.json or generation_config.json.
-        vocabulary: the output's vocabulary.
+        vocabulary: the vocabulary of the output, which knows those of the reference and the host.
         host: the content of the same file of the host, the model whose tokenizer the output has;
             empty if the host has no such file.
     """

@@ -83,8 +83,10 @@ def with_gguf(
 
     Args:
         plan: the plan of the model, made with the recipe that `planned_recipe` returns.
-        recipe: the user's recipe.
-        name: the name of the file.
+        recipe: the recipe as the user wrote it, which becomes the recipe of the plan; its out_dtype
+            or dtype is the requested type.
+        name: the name of the file, like ``model.gguf``; the model's name in the metadata is made of
+            it.
         metadata: the metadata cache of remote files.
         offline: whether the network must not be used.
 
@@ -200,8 +202,8 @@ def _placed(
 
     Args:
         written: the tensors, in the order of the file.
-        values: the metadata.
-        name: the name of the file.
+        values: the metadata by full GGUF key, in the order of the file.
+        name: the name of the file, for the shard and for the problem.
 
     Raises:
         InputError: a value cannot be written as GGUF.
