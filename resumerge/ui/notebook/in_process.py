@@ -38,7 +38,7 @@ def merge_in_process(
     process, since all variables of the notebook would be lost.
 
     Args:
-        options: the options of the merge.
+        options: the options of the call, read and checked.
         work: calls `run`, `resume` or `reproduce` of a session.
         reporter: receives the progress; None to show it in the style `progress`.
         progress: the style, one of `Style`; ignored if there is a `reporter`.

@@ -102,7 +102,7 @@ class DisplayedResult(Result):
         """Copy a result.
 
         Args:
-            result: the result to copy.
+            result: the result of the merge; every field is copied.
             shown_in: the number of the notebook's cell that shows how the run ended.
         """
         copied = cls(**_values(result))

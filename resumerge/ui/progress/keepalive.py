@@ -125,7 +125,7 @@ def keepalive(console: Console | None, what: str) -> Iterator[Callable[[str], No
 
     Args:
         console: the console to print on; None to show nothing.
-        what: the description.
+        what: the first description, like ``reading``; the yielded function replaces it.
 
     Yields:
         A function that replaces the description.

@@ -42,7 +42,7 @@ def reporter_of(
     """Return a reporter that shows progress in a style until it is closed.
 
     Args:
-        style: the style of progress.
+        style: the requested style; `AUTO` draws bars on a terminal, and prints lines elsewhere.
         err: the console for messages, from `console_of`.
         clock: the reporter resets it whenever it prints.
         announced: whether an earlier worker has printed the description of the run.

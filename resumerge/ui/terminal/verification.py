@@ -29,7 +29,7 @@ def show_verification(
     """Return the verdict, and a line for each damaged tensor or file.
 
     Args:
-        verification: the verification.
+        verification: the result of comparing an output or a mirror with its checksums.
         damaged: (name, damage) of the tensors and files to list; None for all damaged ones.
     """
     if verification.is_deleted:

@@ -23,7 +23,8 @@ class ValueColumn:
     """The values of one parameter, with a cell for each row of a group.
 
     Args:
-        parameter: the parameter's name.
+        parameter: the name of the parameter; ``method``; or the use of a model without parameters,
+            like ``merged``.
         model: the model of the parameter; empty for a parameter of the merge itself.
         cells: the values as text; empty text for a row without a value.
         numbers: the values as numbers; None for a row whose value is not a single number.

@@ -104,7 +104,7 @@ def narrative_of(run: Mapping[str, Any], history: History) -> list[str]:
 
     Args:
         run: one of the runs of ``resumerge status --json``.
-        history: the history of the same run.
+        history: the samples of the same run, for the sentences on memory.
     """
     return [
         *_ends(run),

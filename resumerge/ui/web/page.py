@@ -69,7 +69,7 @@ def build(
     Args:
         workspace_of: returns the workspace of the person who sends a request.
         declarations: the options on the page.
-        heading: the heading, in Markdown.
+        heading: the text at the top of the page, in Markdown.
         first: an additional part below the heading; None without one.
     """
     recipe, run = RecipePart(workspace_of, declarations), RunPart(workspace_of, declarations)

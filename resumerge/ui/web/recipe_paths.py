@@ -30,7 +30,7 @@ def check_paths(text: str, folder: Path) -> None:
     since the owner of the folder made the link.
 
     Args:
-        text: the YAML text.
+        text: the recipe, of one document or several, as a person typed it.
         folder: the folder, to which paths are relative.
 
     Raises:
@@ -58,7 +58,7 @@ def check_model_names(models: Iterable[str], folder: Path) -> None:
     """Refuse references to models, as in a recipe, that are paths outside of a folder.
 
     Args:
-        models: the references.
+        models: references as in a recipe; each part of ``model+adapter`` is checked.
         folder: the folder, to which paths are relative.
 
     Raises:

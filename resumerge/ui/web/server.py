@@ -23,7 +23,7 @@ def serve(folder: Path, host: str, port: int, listening: Callable[[str], None]) 
     """Serve the page that merges in a folder, until a signal ends the process.
 
     Args:
-        folder: the folder.
+        folder: the folder with the models, which exists; outputs and the ledgers are written to it.
         host: the address of this machine to listen at.
         port: the port; 0 for any free port.
         listening: called with the page's address.
@@ -71,7 +71,7 @@ def run_app(
     """Answer requests until a signal ends this process. Requests of other origins are refused.
 
     Args:
-        app: the application.
+        app: the ASGI application of the page, as `app_of` returns it.
         listener: the socket that browsers connect to.
         host: the address of the socket.
         listening: called with the page's address.

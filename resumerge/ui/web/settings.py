@@ -60,7 +60,7 @@ def words_of(options: Options, command: str) -> list[str]:
     """Return the words of a command line that set these options.
 
     Args:
-        options: the options.
+        options: the options that a person set; those that have their default are left out.
         command: the command, like ``resume``. Options that it does not have are left out.
     """
     option_values = options.given(command)

@@ -40,7 +40,7 @@ class Workspace:
     """The folder of a page: its models, outputs, recipes and runs.
 
     Args:
-        folder: the folder.
+        folder: an existing folder, which may be empty; a link is resolved.
         environment: the environment of the processes that work in the folder; None for the
             environment of this process.
         token: the token for searches of the Hub; None for the token of this process.
@@ -83,7 +83,7 @@ class Workspace:
         Args:
             text: the recipe's YAML text.
             name: the name of the output; empty if it is not chosen yet.
-            options: the options of the merge.
+            options: the options that the person set on the page.
 
         Raises:
             InputError: the recipe names a path outside of the folder, or the name is invalid.
@@ -101,8 +101,8 @@ class Workspace:
 
         Args:
             text: the recipe's YAML text, which is stored as ``recipes/NAME.yaml``.
-            name: the name of the output.
-            options: the options of the merge.
+            name: the name of the output's folder; `NAME` of the recipe's file, too.
+            options: the options that the person set on the page.
 
         Raises:
             InputError: the recipe names a path outside of the folder, the name is invalid, or the
@@ -124,7 +124,7 @@ class Workspace:
         """Start ``resumerge resume``.
 
         Args:
-            run: the run's id.
+            run: the id of one of this folder's runs.
             options: the options to resume with. The run keeps most of its earlier options.
 
         Raises:

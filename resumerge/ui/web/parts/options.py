@@ -20,7 +20,8 @@ def option_fields(declarations: Sequence[Option]) -> list[Field]:
     An empty field, or an unchecked box, sets no option.
 
     Args:
-        declarations: the options.
+        declarations: the options to build a field for; the groups have the order of their first
+            options.
 
     Returns:
         The fields, in the order of the declarations.

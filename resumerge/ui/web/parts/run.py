@@ -39,10 +39,10 @@ class _Seen:
     """The state of a run as it is shown, to detect changes.
 
     Args:
-        run: the run's id.
+        run: the id of the run that is shown.
         label: the run's text in the list of runs.
         committed: the number of committed bytes.
-        events: the number of events.
+        events: the number of the run's events so far.
         names: the ids of all runs.
     """
 
@@ -99,7 +99,7 @@ class RunPart:
         """Connect the fields, the buttons and the timer to their functions.
 
         Args:
-            page: the page.
+            page: the page that contains this part; as it is loaded, the newest run is chosen.
             options: the fields of the options for resuming a run.
             message_field: the field for messages about refused actions.
         """
@@ -156,7 +156,7 @@ class RunPart:
         Fields that have not changed are not updated.
 
         Args:
-            request: the request of the page.
+            request: the request of a browser, which tells whose workspace is shown.
             run: the id of the chosen run; None without one.
             seen: the state that the previous call returned.
         """

@@ -31,7 +31,7 @@ def message_html(title: str, *texts: object, role: str = "alert") -> str:
     """Return a message with a title as HTML.
 
     Args:
-        title: the title.
+        title: the heading, as plain text; if it is empty, there is no message.
         texts: the paragraphs below the title.
         role: the ARIA role. A screen reader reads an ``alert`` at once, a ``status`` later.
     """
@@ -55,7 +55,7 @@ class Follower:
         """Yield the progress of a command, and then its result, as HTML.
 
         Args:
-            request: the request of the page.
+            request: the request of a browser's page, which follows one command at a time.
             begin: starts the command, and returns its lines and its document.
         """
         page = str(request.session_hash)

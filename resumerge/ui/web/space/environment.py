@@ -26,7 +26,7 @@ def environment_of(folder: Path, token: str, own: Mapping[str, str]) -> dict[str
     """Return the environment variables of the processes that work for a person.
 
     Args:
-        folder: the person's folder.
+        folder: the person's folder, whose subfolder `HOME` is the home folder of the processes.
         token: the person's token for the Hub.
         own: the variables of this process.
     """

@@ -52,7 +52,7 @@ class PersonalFolder(Workspace):
     """The folder of a person, whose merges are within limits and have a mirror.
 
     Args:
-        folder: the person's folder.
+        folder: the person's own folder, which exists and has the name of their identity.
         name: the person's name on the Hub, the owner of the mirrors.
         token: the person's token for the Hub.
         limits: the limits of the person's use.

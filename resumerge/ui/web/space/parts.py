@@ -20,7 +20,7 @@ class SpacePart:
     """The login, and the buttons that resume a run from its mirror or remove a run.
 
     Args:
-        people: the people of the Space.
+        people: finds the folder of the person who sends a request.
         declarations: the options on the page.
     """
 
