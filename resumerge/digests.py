@@ -49,7 +49,7 @@ def hash_file(
     """Update a digest with the bytes of a file.
 
     Args:
-        path: the file.
+        path: the file, which is read unbuffered in chunks of `CHUNK` bytes.
         digest: receives the bytes in order.
         check: called after each chunk; an exception that it raises ends the reading.
         most: the most bytes to read, from the beginning of the file.
@@ -74,7 +74,7 @@ def sha256_of(
     """Return the SHA-256 of a file in hex digits.
 
     Args:
-        path: the file.
+        path: the file to read from its beginning.
         check: called after each chunk; an exception that it raises ends the reading.
         most: the most bytes to read, from the beginning of the file.
     """

@@ -199,7 +199,7 @@ class Resumable(ResumergeError):
     All committed blocks are kept.
 
     Args:
-        reason: the reason of the stop.
+        reason: the kind of cause, for programs; it is a part of the JSON of the error.
         message: the cause, and what to do before resuming.
     """
 

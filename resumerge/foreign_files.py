@@ -40,7 +40,7 @@ def read_foreign(path: Path, most: int) -> bytes:
     """Return the bytes of a file; refuse a file that is too large, sparse or not.
 
     Args:
-        path: the file.
+        path: a file that someone else may have written; a link to a file is followed.
         most: the largest allowed size in bytes.
 
     Raises:

@@ -77,7 +77,7 @@ class Storage:
         """Return a descriptor of a new, empty file; not durable yet.
 
         Args:
-            path: the file.
+            path: the file to create, in a folder that exists; a link in its place is refused.
             exclusive: whether the file must not exist; otherwise an existing file is emptied.
 
         Raises:
