@@ -28,7 +28,7 @@ def adapter_config(
     Args:
         adapters: the adapters to combine, in the recipe's order; the first one that states the task
             or the base model decides it.
-        modules: the modules that the adapters change.
+        modules: the modules that at least one of the adapters changes.
         ranks: the rank of each of these modules; parameters have the highest rank of all.
         saved: the names of the modules that the adapter stores whole.
     """

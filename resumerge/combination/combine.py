@@ -42,7 +42,7 @@ def combine(
         recipe: the recipe that combines the adapters; if it has a plain dtype, all tensors get it.
         adapters: the adapters, in the recipe's order, each with its entry in the recipe.
         combining: the method, and the rank of the result.
-        values_of: returns the parameters of a tensor.
+        values_of: returns the parameters of a tensor, by its name and its position for gradients.
 
     Returns:
         the adapter; its tensors; notes; the tensors of the adapters that are not used.

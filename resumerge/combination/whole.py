@@ -31,8 +31,8 @@ class WholeTensors:
     Args:
         recipe: the recipe that combines the adapters, whose lines the problems name.
         adapters: the adapters in the recipe's order, without problems of their own.
-        combining: the method and its settings.
-        values_of: returns the parameters of a tensor.
+        combining: the method, whose factors weigh the averages, and its settings.
+        values_of: returns the parameters of a tensor, by its name and its position for gradients.
         dtype: the dtype of the output; None for the dtype of the tensors.
         decomposed: the names of modules that have matrices.
 
