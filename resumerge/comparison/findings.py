@@ -16,7 +16,7 @@ def findings_of(models: Models, pair: Mapping[str, Any]) -> dict[str, Any]:
 
     Args:
         models: all compared models; `pair` contains indices of them.
-        pair: the pair's part of the document.
+        pair: the pair's part of the document, complete but for the findings.
     """
     first, second = (models.names[pair[key]] for key in ("first", "second"))
     grouped_tensors: dict[str, list[Compared]] = {}

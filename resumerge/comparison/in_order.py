@@ -18,7 +18,7 @@ class InOrder:
     Args:
         tensor: the tensor of one model: stored, or computed, such as a stage's.
         number: distinguishes the buffers of the tensors that one thread reads.
-        evaluation: the means of reading.
+        evaluation: the means of reading, with the buffers of one thread.
     """
 
     def __init__(self, tensor: Tensor, number: int, evaluation: Evaluation) -> None:

@@ -27,7 +27,7 @@ def task_vectors_of(
         tensors: the tensors that at least two models have; those that not all models have are left
             out.
         rows: the rows of the journal by the tensor's name, one for each of `tensors`.
-        places: the layer of each tensor.
+        places: the layer of each tensor, as the document calls it, by the tensor's name.
 
     Returns:
         `models`, the numbers of the fine-tunes; `tensors`, their count; `cosine`, `sign_conflict`

@@ -144,7 +144,7 @@ class TensorComparison:
         """Read the tensor of all models, and return its row.
 
         Args:
-            evaluation: the means of reading.
+            evaluation: the means of reading, with the buffers of the calling thread.
             count_read: called with the number of bytes that were read.
 
         Raises:
