@@ -44,7 +44,8 @@ def mix(
     """Plan a mixture of experts from dense models.
 
     Args:
-        recipe: the recipe that makes the mixture.
+        recipe: the recipe that makes the mixture, whose lines the problems name; its dtype, if it
+            has one, is the output's.
         mixture: the recipe's part on experts.
         models: every model that the recipe names; the base is the reference.
         tokenizers: the tokenizers that were read. They contain the base's vocabulary if gates are

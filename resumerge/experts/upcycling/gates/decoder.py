@@ -68,7 +68,8 @@ class Decoder:
 
         Args:
             number: the index of the layer.
-            weight: reads a weight of the layer.
+            weight: reads a weight of the layer, by its name in the layer, into a flat float32
+                array.
             states: for each text, the states of its tokens: float32, (tokens, hidden). They are
                 overwritten with the states after the layer.
 
