@@ -31,7 +31,7 @@ class ModuleChoice:
         extraction: the recipe's part on the adapter.
         models: both models; the reference is the model to extract from.
         base: the reference of the base model, a key of ``models.sources``.
-        matching: the paired tensors of both models.
+        matching: the paired tensors of both models, without problems.
         open_tensors: the means to read the tensors.
 
     Attributes:
