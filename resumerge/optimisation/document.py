@@ -35,7 +35,7 @@ def document_of(
     """Return the document of a search.
 
     Args:
-        out: the output's folder.
+        out: the output's folder, absolute.
         settings: the settings that the search began with.
         study: the open study with all trials of the search.
         space: the space that the study began with, for the names of its parameters.

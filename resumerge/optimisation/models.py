@@ -155,9 +155,10 @@ class TrialModels:
         """Write the best recipe to `BEST_RECIPE`, and make `BEST` a link to its model.
 
         Args:
-            number: the best trial.
+            number: the number of the best trial.
             recipe: the YAML text of its recipe.
-            kept: whether its model is kept.
+            kept: whether its model is kept; if it is not, the link to an earlier best model is
+                removed.
         """
         self._write_best(recipe)
         link = self._out / BEST

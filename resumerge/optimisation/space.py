@@ -47,7 +47,8 @@ class Space:
         file: its name in messages.
         documents: the stages and the last document, with mappings in place of some values.
         suggestions: the ranges by the names of their parameters, in the order of the file.
-        places: the places of the parameters' values.
+        places: the places of the parameters' values, in the order of the file; a parameter may have
+            several.
     """
 
     file: str

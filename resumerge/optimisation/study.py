@@ -43,7 +43,7 @@ class Settings:
 
     Args:
         space: the space as YAML without comments (`Space.text`).
-        evaluate: the command that evaluates a model.
+        evaluate: the command that evaluates a model, with `MODEL` in place of the model's folder.
         sampler: the algorithm that chooses values: one of `SAMPLERS`.
         seed: the seed of the sampler's draws, and of randomized methods.
         metrics: the names of the objectives; empty for a command that prints one metric of any
