@@ -43,7 +43,7 @@ class Hyperparameters:
     Args:
         model: the model's name in the recipe, for messages.
         config: the content of the model's config.json.
-        shapes: the shapes of the model's tensors.
+        shapes: the shapes of the model's tensors, by their names in transformers.
 
     Attributes:
         architecture: llama.cpp's name of the architecture.

@@ -27,7 +27,7 @@ def scores_of(
 
     Args:
         ids: the id of each piece that merges can produce.
-        merges: the merges, in order of priority.
+        merges: the two pieces of each merge, in order of priority.
         rows: the number of scores to return, one for each token id.
     """
     scores = np.full(rows, LOWEST, np.float32)

@@ -59,7 +59,7 @@ class WrittenTensors:
     """The conversion of a model's tensors to those of a GGUF file.
 
     Args:
-        facts: the model's hyperparameters.
+        facts: the model's hyperparameters, which know its family and the numbers of its heads.
         type: the GGUF type of matrices; None to keep the type of each matrix.
 
     Attributes:

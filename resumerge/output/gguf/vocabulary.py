@@ -44,11 +44,12 @@ class WrittenTokenizer:
         model: the model that the tokenizer belongs to, for messages.
         facts: the content of tokenizer.json.
         settings: the content of tokenizer_config.json.
-        ids: the id of every token.
+        ids: the id of every token, by the token's text.
         added: the definition of each added token.
         config: the output's config.json. Its ids of special tokens are used if the tokenizer does
             not name these tokens.
-        rows: the number of rows of the embedding.
+        rows: the number of rows of the embedding; rows without a token get a name and a type of
+            their own.
         template: the chat template; None if the model has none.
     """
 
