@@ -136,7 +136,7 @@ def show_layer_map(drawing: LayerDrawing, models: Sequence[str]) -> RenderableTy
     """Return a bar for each model over the layers of the output, and a table of the ranges.
 
     Args:
-        drawing: the layer map.
+        drawing: the layer map, as `draw_layer_map` returns it.
         models: the sources' names, by number.
     """
     columns = -(-drawing.count // drawing.each)

@@ -45,7 +45,7 @@ class Commands:
         """Return the document that a command prints with ``--json``, with any exit code.
 
         Args:
-            words: the command and its arguments.
+            words: the command, like ``plan``, and its arguments.
 
         Raises:
             InputError: the command refused its arguments.
@@ -59,7 +59,7 @@ class Commands:
         The command continues if this process ends.
 
         Args:
-            words: the command and its arguments.
+            words: the command, like ``run``, and its arguments.
 
         Raises:
             InputError: the command refused its arguments; nothing was written.
@@ -75,7 +75,7 @@ class Commands:
         """Yield the lines that a command prints to stderr while it works, and then its document.
 
         Args:
-            words: the command and its arguments.
+            words: the command, like ``push``, and its arguments.
             began: called with the process, which stops at SIGINT.
 
         Raises:

@@ -68,7 +68,7 @@ def build(
 
     Args:
         workspace_of: returns the workspace of the person who sends a request.
-        declarations: the options on the page.
+        declarations: the options that the page has fields for, as `settings` returns them.
         heading: the text at the top of the page, in Markdown.
         first: an additional part below the heading; None without one.
     """

@@ -35,7 +35,7 @@ class RecipePart:
 
     Args:
         workspace_of: returns the workspace of the person who sends a request.
-        declarations: the options on the page.
+        declarations: the options that the page has fields for, as `settings` returns them.
     """
 
     def __init__(self, workspace_of: WorkspaceOf, declarations: Sequence[Option]) -> None:

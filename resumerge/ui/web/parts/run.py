@@ -64,7 +64,8 @@ class RunPart:
 
     Args:
         workspace_of: returns the workspace of the person who sends a request.
-        declarations: the options on the page.
+        declarations: the options that the page has fields for; those of ``resume`` have an effect
+            here.
     """
 
     def __init__(self, workspace_of: WorkspaceOf, declarations: Sequence[Option]) -> None:

@@ -21,7 +21,8 @@ class SpacePart:
 
     Args:
         people: finds the folder of the person who sends a request.
-        declarations: the options on the page.
+        declarations: the options that the page has fields for, as `declared_for_people` returns
+            them.
     """
 
     def __init__(self, people: People, declarations: Sequence[Option]) -> None:
