@@ -69,7 +69,7 @@ def panels_of(history: History) -> list[Panel]:
     is_alive = history.lifetimes[-1].outcome is None
     current_rss = f"{show_size(last_point.rss_high)} now, " if is_alive else ""
     seconds = sum(lifetime.seconds for lifetime in history.lifetimes)
-    committed = max(last_point.done, history.lifetimes[-1].done_after)
+    committed_bytes = max(last_point.done, history.lifetimes[-1].done_after)
     panels = [
         Panel(
             "memory",
@@ -91,7 +91,7 @@ def panels_of(history: History) -> list[Panel]:
         Panel(
             "throughput",
             "throughput",
-            f"mean {show_size(committed / seconds)}/s" if seconds else "",
+            f"mean {show_size(committed_bytes / seconds)}/s" if seconds else "",
             "output committed",
             lambda cell: cell.rate,
             unit="/s",

@@ -50,8 +50,10 @@ def recipe_in_python(
     def placed(problem: Problem) -> Problem:
         number = bisect_right(starting_lines, problem.line or 1) - 1
         document_place = "recipe" if isinstance(recipe, Mapping) else f"recipe[{number}]"
-        where = document_place + re.sub(r"\.?([^.\[\]]+)(?![^\[]*\])", r'["\1"]', problem.path)
-        return replace(problem, where=where, path="", line=None)
+        place_in_recipe = document_place + re.sub(
+            r"\.?([^.\[\]]+)(?![^\[]*\])", r'["\1"]', problem.path
+        )
+        return replace(problem, where=place_in_recipe, path="", line=None)
 
     with _written(SEPARATOR.join(texts), placed) as file:
         yield file

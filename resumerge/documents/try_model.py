@@ -337,14 +337,14 @@ def _beginning(text: Path) -> str:
     """
     try:
         with text.open(encoding="utf-8", errors="replace") as file:
-            beginning = file.read(CHARACTERS)
+            text_beginning = file.read(CHARACTERS)
     except OSError as error:
         raise refuse(
             "The text cannot be read", where=text, expected="a file", found=error.strerror or ""
         ) from error
-    if not beginning.strip():
+    if not text_beginning.strip():
         raise refuse("The text is empty", where=text, expected="some sentences")
-    return beginning
+    return text_beginning
 
 
 def _check_tokenizer(folder: Path) -> None:

@@ -38,8 +38,8 @@ def describe_changes(changes: Sequence[UnitChanges], *, every: bool = False) -> 
 
 
 def _numbers(changes: Sequence[UnitChanges]) -> dict[str, Any]:
-    intended, change = estimated(changes, "intended"), estimated(changes, "change")
-    moved = estimated(changes, "moved")
+    intended_square, change = estimated(changes, "intended"), estimated(changes, "change")
+    moved_elements = estimated(changes, "moved")
     multi_model_units = [unit for unit in changes if len(unit.measurements.models) > 2]
     elements = sum(unit.elements for unit in changes)
     return {
@@ -53,11 +53,11 @@ def _numbers(changes: Sequence[UnitChanges]) -> dict[str, Any]:
             "overflow": int(exact(changes, "overflows")),
         },
         "estimate": {
-            "intended": math.sqrt(intended),
+            "intended": math.sqrt(intended_square),
             "change": math.sqrt(change),
-            "survived": root_of_ratio(change, intended),
-            "moved": ratio(moved, elements),
-            "lost": ratio(estimated(changes, "lost"), moved),
+            "survived": root_of_ratio(change, intended_square),
+            "moved": ratio(moved_elements, elements),
+            "lost": ratio(estimated(changes, "lost"), moved_elements),
             "conflicts": ratio(
                 estimated(multi_model_units, "conflicts"),
                 sum(unit.elements for unit in multi_model_units),
