@@ -84,5 +84,5 @@ def _may_replace(file: Path) -> bool:
     if not stat.S_ISREG(kind):
         return False
     with file.open("rb") as stream:
-        beginning = stream.read(max(map(len, STARTS)))
-    return not beginning or any(beginning.startswith(start.encode()) for start in STARTS)
+        first_bytes = stream.read(max(map(len, STARTS)))
+    return not first_bytes or any(first_bytes.startswith(start.encode()) for start in STARTS)

@@ -66,9 +66,11 @@ def _config(document: Document) -> Iterator[RenderableType]:
 
 
 def _pair(document: Document, pair: Document) -> Iterator[RenderableType]:
-    first, second = (document["models"][pair[key]]["model"] for key in ("first", "second"))
+    first_model, second_model = (
+        document["models"][pair[key]]["model"] for key in ("first", "second")
+    )
     style = "green" if pair["relation"] == "copy" else "bold"
-    yield Prose(printable(f"{second} beside {first}: {pair['relation']}"), style=style)
+    yield Prose(printable(f"{second_model} beside {first_model}: {pair['relation']}"), style=style)
     for sentence in pair["findings"]:
         yield Prose(f"  - {printable(sentence)}")
     if vocabulary_sentence := tokens_sentence(pair["vocabulary"]):

@@ -128,17 +128,17 @@ def show_runs(runs: Sequence[Run]) -> RenderableType:
     """Return all runs in the given order, with three lines for each."""
     parts: list[RenderableType] = []
     for run in runs:
-        total_bytes, committed = run["bytes"]["total"], run["bytes"]["committed"]
+        total_bytes, committed_bytes = run["bytes"]["total"], run["bytes"]["committed"]
         attempt_count = len(run["attempts"])
         last_outcome = run["attempts"][-1]["outcome"] if attempt_count else None
-        peak_rss, created = run["memory"]["peak_rss"], run["created"]
+        peak_rss, creation_time = run["memory"]["peak_rss"], run["created"]
         fact_texts = [
-            f"  {show_size(committed)} of {show_size(total_bytes)}",
+            f"  {show_size(committed_bytes)} of {show_size(total_bytes)}",
             "its output was deleted" if run["output_deleted"] else "",
             counted(attempt_count, "attempt"),
             f"last one {last_outcome}" if last_outcome and last_outcome != "done" else "",
             f"peak {show_size(peak_rss)}" if peak_rss else "",
-            f"created {format_time(created)[:16]}" if created else "",
+            f"created {format_time(creation_time)[:16]}" if creation_time else "",
         ]
         parts += [
             Text.assemble(

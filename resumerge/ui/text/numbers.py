@@ -39,9 +39,9 @@ def _of_all(numbers: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _of_model(model: Mapping[str, Any]) -> Iterator[str]:
-    equal, estimate = model["exact"]["equal"], model["estimate"]
-    if equal:
-        yield f"{equal} of {model['tensors']} tensors equal {model['reference']}"
+    equal_tensors, estimate = model["exact"]["equal"], model["estimate"]
+    if equal_tensors:
+        yield f"{equal_tensors} of {model['tensors']} tensors equal {model['reference']}"
     if estimate["differs"]:
         yield f"about {estimate['differs']:.0%} of the elements differ from {model['reference']}"
     if estimate["cosine"] is not None:
