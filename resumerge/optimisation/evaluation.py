@@ -156,26 +156,28 @@ def evaluate(
     """
     for candidate in candidates:
         _kill_leftovers(candidate.folder / PROCESS)
-    waiting_candidates, running = list(candidates), dict[int, _Evaluation]()
+    waiting_candidates, evaluation_by_job = list(candidates), dict[int, _Evaluation]()
     try:
-        while waiting_candidates or running:
+        while waiting_candidates or evaluation_by_job:
             for job in range(jobs):
-                if waiting_candidates and job not in running:
+                if waiting_candidates and job not in evaluation_by_job:
                     with stop.deferred():
-                        running[job] = _Evaluation(command, waiting_candidates.pop(0), seconds, job)
+                        evaluation_by_job[job] = _Evaluation(
+                            command, waiting_candidates.pop(0), seconds, job
+                        )
             poll_seconds = _POLL_SECONDS
             for job, evaluation in sorted(
-                running.items(), key=lambda each: each[1].candidate.number
+                evaluation_by_job.items(), key=lambda each: each[1].candidate.number
             ):
                 if evaluation.is_over(poll_seconds):
-                    del running[job]
+                    del evaluation_by_job[job]
                     evaluation.end()
                     yield evaluation.result()
                 poll_seconds = 0.0
             stop.check()
             heartbeat()
     finally:
-        for evaluation in running.values():
+        for evaluation in evaluation_by_job.values():
             evaluation.end()
 
 
