@@ -63,7 +63,7 @@ def _pair(
     places: Mapping[str, str],
     vocabularies: Sequence[Vocabulary | None],
 ) -> dict[str, Any]:
-    first, second = pair
+    first_number, second_number = pair
     compared_tensors = [
         _tensor(matched, pair, rows[matched.name], places)
         for matched in tensors
@@ -71,7 +71,7 @@ def _pair(
     ]
     compared_names = {tensor["name"] for tensor in compared_tensors}
     pairs_by_name = {
-        name: (tensors_of_models[first], tensors_of_models[second])
+        name: (tensors_of_models[first_number], tensors_of_models[second_number])
         for name, tensors_of_models in models.by_name.items()
     }
     not_comparable = [
@@ -84,8 +84,8 @@ def _pair(
         if first_tensor is not None and second_tensor is not None and name not in compared_names
     ]
     document: dict[str, Any] = {
-        "first": first,
-        "second": second,
+        "first": first_number,
+        "second": second_number,
         "only_first": [
             name
             for name, (first_tensor, second_tensor) in pairs_by_name.items()
@@ -117,12 +117,14 @@ def _tensor(
     matched: MatchedTensor, pair: Pair, row: Mapping[str, Any], places: Mapping[str, str]
 ) -> dict[str, Any]:
     """Return the entry of one tensor of a pair, with its `sums`."""
-    first, second = pair
-    sums = row["pairs"][f"{first}-{second}"]
-    first_tensor, second_tensor = matched.tensors[first], matched.tensors[second]
+    first_number, second_number = pair
+    sums = row["pairs"][f"{first_number}-{second_number}"]
+    first_tensor, second_tensor = matched.tensors[first_number], matched.tensors[second_number]
     assert first_tensor is not None and second_tensor is not None
     totals = PairTotals.of(row, pair)
-    relation, details = relation_of(sums, row["not_finite"][first] + row["not_finite"][second])
+    relation, details = relation_of(
+        sums, row["not_finite"][first_number] + row["not_finite"][second_number]
+    )
     rows = [tensor.shape[0] if tensor.shape else 1 for tensor in (first_tensor, second_tensor)]
     return {
         "name": matched.name,

@@ -81,18 +81,20 @@ def compared_vocabularies(
         `only_second`: the tokens that one model has; and whether one model extends the other: it
         has more tokens, and all tokens of the other with the same ids.
     """
-    first, second = (vocabularies[number] for number in pair)
-    if first is None or second is None:
+    first_vocabulary, second_vocabulary = (vocabularies[number] for number in pair)
+    if first_vocabulary is None or second_vocabulary is None:
         return None
     moved_tokens = [
-        token for token, number in first.ids.items() if second.ids.get(token, number) != number
+        token
+        for token, number in first_vocabulary.ids.items()
+        if second_vocabulary.ids.get(token, number) != number
     ]
-    only_in_first = [token for token in first.ids if token not in second.ids]
-    only_in_second = [token for token in second.ids if token not in first.ids]
+    only_in_first = [token for token in first_vocabulary.ids if token not in second_vocabulary.ids]
+    only_in_second = [token for token in second_vocabulary.ids if token not in first_vocabulary.ids]
     return {
-        "tokens": [len(first.ids), len(second.ids)],
+        "tokens": [len(first_vocabulary.ids), len(second_vocabulary.ids)],
         "same": not (moved_tokens or only_in_first or only_in_second),
-        "same_files": first.digest == second.digest,
+        "same_files": first_vocabulary.digest == second_vocabulary.digest,
         "moved": {"count": len(moved_tokens), "examples": moved_tokens[:EXAMPLES]},
         "only_first": {"count": len(only_in_first), "examples": only_in_first[:EXAMPLES]},
         "only_second": {"count": len(only_in_second), "examples": only_in_second[:EXAMPLES]},

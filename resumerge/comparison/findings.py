@@ -18,18 +18,18 @@ def findings_of(models: Models, pair: Mapping[str, Any]) -> dict[str, Any]:
         models: all compared models; `pair` contains indices of them.
         pair: the pair's part of the document, complete but for the findings.
     """
-    first, second = (models.names[pair[key]] for key in ("first", "second"))
+    first_name, second_name = (models.names[pair[key]] for key in ("first", "second"))
     grouped_tensors: dict[str, list[Compared]] = {}
     for tensor in pair["tensors"]:
         grouped_tensors.setdefault(tensor["relation"], []).append(tensor)
     total = pair["total"]["tensors"]
     sentences = [
-        relation.sentence(grouped_tensors[name], total, first, second)
+        relation.sentence(grouped_tensors[name], total, first_name, second_name)
         for name, relation in RELATIONS.items()
         if name in grouped_tensors
     ]
-    sentences += _on_rows(pair, first, second)
-    sentences += _on_missing(pair, first, second)
+    sentences += _on_rows(pair, first_name, second_name)
+    sentences += _on_missing(pair, first_name, second_name)
     return {"relation": _word(pair, grouped_tensors), "findings": sentences}
 
 
@@ -52,12 +52,12 @@ def _on_rows(pair: Mapping[str, Any], first: str, second: str) -> list[str]:
     token_tables = [tensor for tensor in pair["tensors"] if tensor["rows"]]
     sentences = []
     for tensor in token_tables:
-        (fewer, more), longer = tensor["rows"], second
-        if fewer > more:
-            (fewer, more), longer = (more, fewer), first
+        (fewer_rows, more_rows), longer_model = tensor["rows"], second
+        if fewer_rows > more_rows:
+            (fewer_rows, more_rows), longer_model = (more_rows, fewer_rows), first
         sentences.append(
-            f"{longer} has {counted(more - fewer, 'row')} more in {tensor['name']}; "
-            f"the first {fewer} are "
+            f"{longer_model} has {counted(more_rows - fewer_rows, 'row')} more in "
+            f"{tensor['name']}; the first {fewer_rows} are "
             + ("equal" if tensor["relation"] == "equal" else f"compared: {tensor['relation']}")
         )
     tokens = pair["vocabulary"]
@@ -66,10 +66,12 @@ def _on_rows(pair: Mapping[str, Any], first: str, second: str) -> list[str]:
         and tokens
         and (tokens["second_extends_first"] or tokens["first_extends_second"])
     ):
-        longer, shorter = (second, first) if tokens["second_extends_first"] else (first, second)
-        new_tokens = tokens["only_second" if longer is second else "only_first"]["count"]
+        longer_model, shorter_model = (
+            (second, first) if tokens["second_extends_first"] else (first, second)
+        )
+        new_tokens = tokens["only_second" if longer_model is second else "only_first"]["count"]
         sentences.append(
-            f"The tokenizer of {longer} extends that of {shorter} by "
+            f"The tokenizer of {longer_model} extends that of {shorter_model} by "
             f"{counted(new_tokens, 'token')}: all others have the same ids"
         )
     return sentences
