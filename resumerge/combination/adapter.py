@@ -152,19 +152,20 @@ class AdapterChanges:
                 message, f"{module} ({', '.join(other_roles)})", "A and B alone", fix=_WITH_BASE
             )
             return None
-        a, b = (roles.get(role) or roles.get(f"embedding_{role}") for role in "AB")
-        if a is None or b is None or len(roles.keys() & {"A", "embedding_B"}) != 1:
+        matrix_a, matrix_b = (roles.get(role) or roles.get(f"embedding_{role}") for role in "AB")
+        if matrix_a is None or matrix_b is None or len(roles.keys() & {"A", "embedding_B"}) != 1:
             self._problem("The adapter lacks one of the two matrices of a module", module)
             return None
-        if not {a.dtype, b.dtype} <= FLOATS.keys() or not _fit(a, b):
+        if not {matrix_a.dtype, matrix_b.dtype} <= FLOATS.keys() or not _fit(matrix_a, matrix_b):
             self._problem(
                 "The two matrices of a module do not fit each other",
                 module,
                 "A and B of floats, with the same rank",
-                f"A {a.dtype} {list(a.shape)} and B {b.dtype} {list(b.shape)}",
+                f"A {matrix_a.dtype} {list(matrix_a.shape)} and "
+                f"B {matrix_b.dtype} {list(matrix_b.shape)}",
             )
             return None
-        return a, b
+        return matrix_a, matrix_b
 
     def _add_parameters(
         self, container: str, modules: list[str], every: Mapping[str, Mapping[str, Tensor]]
@@ -192,8 +193,11 @@ class AdapterChanges:
     def _add(self, matrices: Matrices) -> None:
         configured_rank = self.settings.rank_of(matrices.name)
         if configured_rank is not None and configured_rank != matrices.rank:
-            expected, found = f"rank {configured_rank:g} (r, rank_pattern)", f"rank {matrices.rank}"
-            self._problem(_OTHER_RANK, matrices.name, expected, found)
+            expected_rank, found_rank = (
+                f"rank {configured_rank:g} (r, rank_pattern)",
+                f"rank {matrices.rank}",
+            )
+            self._problem(_OTHER_RANK, matrices.name, expected_rank, found_rank)
         self.matrices[matrices.name] = matrices
 
     def _problem(

@@ -126,24 +126,34 @@ class _Planner:
         contradictions: dict[str, str] = {}
         for module in self.modules.modules:
             values = self.values_of(f"{module.name}.weight", positions.of(module.name))
-            first, rank = module.first, ranks[module.name]
+            first_matrices, rank = module.first, ranks[module.name]
             dtypes = [
                 matrix.dtype
                 for matrices in module.matrices.values()
                 for matrix in (matrices.a, matrices.b)
             ]
             target_dtype = dtype or dtype_of(dtypes)
-            combined, contradiction = self.combining.combined(module, values, target_dtype, rank)
+            combined_matrices, contradiction = self.combining.combined(
+                module, values, target_dtype, rank
+            )
             if contradiction:
                 contradictions.setdefault(contradiction, module.name)
-            (output_rows, *kernel_sizes), width = first.within[1], rank * first.experts
+            (output_rows, *kernel_sizes), width = (
+                first_matrices.within[1],
+                rank * first_matrices.experts,
+            )
             name_of_a, name_of_b = names.of(module)
             shapes = {
-                name_of_a: (width, *first.within[0]),
+                name_of_a: (width, *first_matrices.within[0]),
                 name_of_b: (output_rows, width, *kernel_sizes),
             }
             yield Target(
-                module.name, target_dtype, combined.shape, combined.numel, combined, shapes
+                module.name,
+                target_dtype,
+                combined_matrices.shape,
+                combined_matrices.numel,
+                combined_matrices,
+                shapes,
             )
         if contradictions:
             problems = [self._contradiction(*pair) for pair in contradictions.items()]

@@ -75,7 +75,7 @@ class Combining:
             for place, matrices in module.matrices.items()
         )
         core, contradiction = self._core(module, values)
-        combined = Combined(
+        combined_matrices = Combined(
             name=module.name,
             dtype=dtype,
             shape=(first_matrices.experts * rank * sum(first_matrices.matrix),),
@@ -86,7 +86,7 @@ class Combining:
             matrix=first_matrices.matrix,
             rank=rank,
         )
-        return combined, contradiction
+        return combined_matrices, contradiction
 
     def factors(self, values: Values) -> list[float]:
         """Return the factor of each adapter's change in a weighted sum.
