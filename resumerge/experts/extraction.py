@@ -168,7 +168,9 @@ def _unfit(recipe: Recipe, source: Source) -> Problem | None:
         f"No dense model can be made from an expert of {source.ref}",
         "extract_expert",
         expected="a mixture whose other parts are those of a dense architecture: "
-        + ", ".join(f"{mixture} (to {dense.model_type})" for mixture, dense in DENSE.items()),
+        + ", ".join(
+            f"{mixture} (to {architecture.model_type})" for mixture, architecture in DENSE.items()
+        ),
         found=f"model_type {model_type}" if source.config else "a model without config.json",
         fix="Name another model",
     )
