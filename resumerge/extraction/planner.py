@@ -143,7 +143,7 @@ class _Planner:
                 saved_bias = bias.own if self.choice.is_included(module.name) else bias.base
                 yield _whole(f"{PREFIX}{module.name}{wrapper}.bias", saved_bias)
         for whole_experts in self.choice.whole_experts.values():
-            matrices = tuple(own for own, _ in whole_experts.matrices)
+            matrices = tuple(own_matrix for own_matrix, _ in whole_experts.matrices)
             stacked_experts = Stacked.of(
                 whole_experts.name, (len(matrices), *whole_experts.shape), matrices
             )
