@@ -238,16 +238,18 @@ def _task_vectors(tensor: TensorContext, inputs: list[Vector]) -> dict[int, Vect
 def packed_mask(mask: np.ndarray, run: BlockRun) -> list[np.ndarray]:
     """Return the bits of a run's mask, with one array for each block, which starts at a byte."""
     if run.size % 8:
-        return [np.packbits(mask[part]) for part in run.blocks()]
+        return [np.packbits(mask[block_slice]) for block_slice in run.blocks()]
     bits = np.packbits(mask)
-    return [bits[part.start // 8 : -(-part.stop // 8)] for part in run.blocks()]
+    return [
+        bits[block_slice.start // 8 : -(-block_slice.stop // 8)] for block_slice in run.blocks()
+    ]
 
 
 def unpacked_mask(packed: Sequence[np.ndarray], run: BlockRun) -> np.ndarray:
     """Return the mask of a run (uint8 of 0 and 1) from the bits of its blocks."""
     if run.size % 8 == 0:
         return np.unpackbits(np.concatenate(packed), count=run.length)
-    lengths = [part.stop - part.start for part in run.blocks()]
+    lengths = [block_slice.stop - block_slice.start for block_slice in run.blocks()]
     return np.concatenate(
         [np.unpackbits(bits, count=length) for bits, length in zip(packed, lengths)]
     )

@@ -83,8 +83,8 @@ class RamPlus(KernelMethod):
         )
         alpha, r = float(tensor.params["alpha"]), float(tensor.params["r"])
         ratios = [
-            (changed - changed_alone) / changed_alone if changed_alone else 0.0
-            for changed, changed_alone in counts.tolist()
+            (changed_elements - changed_alone) / changed_alone if changed_alone else 0.0
+            for changed_elements, changed_alone in counts.tolist()
         ]
         return [1.0 + r * min(max(ratio, 0.0), alpha) for ratio in ratios]
 
