@@ -119,19 +119,19 @@ class MemoryGauge:
 
     def measure(self) -> Memory:
         """Return the present memory of the machine and the cgroups."""
-        (total, available), bound = _machine(), MACHINE
-        is_short = available < total * _SHORT
+        (total, available_bytes), bound = _machine(), MACHINE
+        is_short = available_bytes < total * _SHORT
         for group in self._groups:
             limit_and_available = group.measure(soft=is_short)
             if limit_and_available is None:
                 continue
             total = min(total, limit_and_available[0])
-            if limit_and_available[1] < available:
-                available, bound = limit_and_available[1], f"the cgroup {group.folder.name}"
-        previous, self._stalls = self._stalls, self._stalled_until_now()
-        seconds = max(self._stalls[0] - previous[0], 1e-3)
-        stalled = min(1.0, (self._stalls[1] - previous[1]) / seconds)
-        return Memory(total=total, available=available, bound=bound, stalled=stalled)
+            if limit_and_available[1] < available_bytes:
+                available_bytes, bound = limit_and_available[1], f"the cgroup {group.folder.name}"
+        previous_stalls, self._stalls = self._stalls, self._stalled_until_now()
+        seconds = max(self._stalls[0] - previous_stalls[0], 1e-3)
+        stalled_share = min(1.0, (self._stalls[1] - previous_stalls[1]) / seconds)
+        return Memory(total=total, available=available_bytes, bound=bound, stalled=stalled_share)
 
     def _stalled_until_now(self) -> tuple[float, float]:
         """Return (monotonic time, total seconds in which all tasks waited for memory)."""

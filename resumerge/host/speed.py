@@ -65,13 +65,13 @@ def _read(path: Path) -> float | None:
         size = os.fstat(fd).st_size
         wanted_bytes = min(READ_BYTES, size)
         buffer = bytearray(min(1 << 19, wanted_bytes or 1))
-        offset, read_bytes, started = (size - wanted_bytes) // 2, 0, time.perf_counter()
+        offset, read_bytes, start_time = (size - wanted_bytes) // 2, 0, time.perf_counter()
         while read_bytes < wanted_bytes:
             count = os.preadv(fd, [buffer], offset + read_bytes)
             if count == 0:
                 break
             read_bytes += count
-        return read_bytes / (time.perf_counter() - started) if read_bytes else None
+        return read_bytes / (time.perf_counter() - start_time) if read_bytes else None
     except OSError:
         return None
     finally:
@@ -92,11 +92,11 @@ def _write(folder: Path) -> float | None:
         return None
     try:
         data = bytes(1 << 20)
-        started = time.perf_counter()
+        start_time = time.perf_counter()
         for _ in range(WRITE_BYTES // len(data)):
             os.write(fd, data)
         sync(fd, data_only=True)
-        return WRITE_BYTES / (time.perf_counter() - started)
+        return WRITE_BYTES / (time.perf_counter() - start_time)
     except OSError:
         return None
     finally:
@@ -105,8 +105,8 @@ def _write(folder: Path) -> float | None:
 
 def _compute() -> float:
     products, ones = np.ones(_ELEMENTS, np.float32), np.ones(_ELEMENTS, np.float32)
-    started = time.thread_time()
+    start_time = time.thread_time()
     for _ in range(_ROUNDS):
         np.multiply(products, 0.5, out=products)
         np.add(products, ones, out=products)
-    return _ELEMENTS * _ROUNDS / max(time.thread_time() - started, 1e-6)
+    return _ELEMENTS * _ROUNDS / max(time.thread_time() - start_time, 1e-6)
