@@ -186,7 +186,11 @@ def _tokenizer(
         ids=vocabulary.ids if vocabulary else host.ids,
         added={
             **host.added,
-            **{token: facts for token, facts in definitions.items() if facts is not None},
+            **{
+                token: definition
+                for token, definition in definitions.items()
+                if definition is not None
+            },
         },
         config=config,
         rows=shapes["model.embed_tokens.weight"][0],
