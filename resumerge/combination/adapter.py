@@ -74,7 +74,7 @@ class AdapterChanges:
 
     Args:
         input_: the adapter's entry in the recipe.
-        source: the adapter, opened.
+        source: the opened adapter, with its tensors under the names of the program that wrote it.
 
     Attributes:
         settings: the adapter's config.
