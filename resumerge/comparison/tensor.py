@@ -39,7 +39,7 @@ class _Block:
     """Elements of all models at the same places; their conversions are kept for all pairs.
 
     Args:
-        stored: the elements of each model, by the model's number.
+        stored: the elements of each model that has the tensor, by the model's number.
         dtypes: the stored type of each model's elements.
     """
 

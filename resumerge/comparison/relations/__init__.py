@@ -49,7 +49,7 @@ def relation_of(sums: Mapping[str, Any], not_finite: int) -> tuple[Relation, Det
     """Return the relation of two tensors, and its numbers.
 
     Args:
-        sums: the sums of the pair, in the tensor's row.
+        sums: the pair's part of the tensor's row: its sums, and the numbers of the evidence.
         not_finite: the number of elements of both that are NaN or infinite.
     """
     for relation in RELATIONS.values():

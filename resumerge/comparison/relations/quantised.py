@@ -103,7 +103,7 @@ class _Grid:
     """A kind of grid.
 
     Args:
-        name: the name of the type, for messages.
+        name: the name of the type in the document, like ``int8``.
         steps: the number of steps from 0 to the largest magnitude, or if the grid is not symmetric
             from the least to the largest number.
         symmetric: whether the grid reaches as far below 0 as above. 0 is a point of all grids.

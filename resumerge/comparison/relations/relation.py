@@ -38,7 +38,7 @@ class Relation(ABC):
         """Return the numbers of the relation if two tensors have it; None if they do not.
 
         Args:
-            sums: the sums of the pair, in the tensor's row.
+            sums: the pair's part of the tensor's row: its sums, and the numbers of the evidence.
             not_finite: the number of elements of both that are NaN or infinite.
         """
 
@@ -96,7 +96,7 @@ class MeasuredRelation(Relation):
         """Return evidence for two tensors, of which no element has been read.
 
         Args:
-            dtypes: the stored types of both tensors.
+            dtypes: the stored types of both tensors, by safetensors' names.
         """
 
     @abstractmethod
