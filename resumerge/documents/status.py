@@ -38,7 +38,7 @@ def status_json(
     All trials of a search are listed only if the search is `wanted`.
 
     Args:
-        store: the folder of all runs.
+        store: the folder of all runs, which also contains the searches.
         wanted: the id or output of a run or a search, or the address of a mirror; None for all
             runs and searches.
         every_tensor: whether the accounts list every tensor.

@@ -68,7 +68,7 @@ class TryResult:
         missing: names of tensors that transformers did not find and initialised at random.
         fits: the fits of the merged model and of each of its sources; empty without a text file.
         characters: the number of characters that were predicted, from the beginning of the file.
-        notes: messages for the user.
+        notes: messages for the user, such as on sources that are not compared.
     """
 
     output: str

@@ -28,7 +28,7 @@ def describe_changes(changes: Sequence[UnitChanges], *, every: bool = False) -> 
 
     Args:
         changes: the measurements of all units.
-        every: whether every tensor is listed.
+        every: whether every tensor is listed; otherwise none is.
     """
     return {
         "numbers": _numbers(changes) if changes else None,
