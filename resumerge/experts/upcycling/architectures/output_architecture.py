@@ -43,7 +43,8 @@ class OutputArchitecture:
         name: the name in messages. A recipe names the architecture by the beginning of this name,
             in any case.
         model_type: the model type in the output's config.json; a recipe may name it, too.
-        class_name: the class of the causal language model.
+        class_name: the class of the causal language model, for ``architectures`` in the output's
+            config.json.
         takes: the model types of dense models that the mixture can be made of.
         config: returns the fields that the output's config.json adds or replaces, from the dense
             model's config.json and the recipe.

@@ -31,8 +31,8 @@ class Decoder:
     decoder. Weights in the allocator's memory would leave holes that are too small for a layer.
 
     Args:
-        config: the model's config.json.
-        device: the torch device that computes.
+        config: the content of the model's config.json, of a model type that transformers knows.
+        device: the name of the torch device that computes, like ``cpu``.
         threads: the number of texts that are computed at once. One thread computes a text, so that
             the bits do not depend on this number.
     """
