@@ -26,11 +26,11 @@ def adapter_config(
 
     Args:
         base: the name by which peft finds the base model.
-        config: the base model's config.json.
+        config: the base model's config.json, whose first class decides the task.
         ranks: the rank of each module that has matrices, by its name.
         parameters: the names of experts' parameters that have matrices, all of the highest rank.
         saved: the names of the modules that the adapter stores whole.
-        every: the names of all modules of the model.
+        every: the names of all modules of the model, also of those that only contain others.
         every_parameter: the names of all parameters that hold experts.
         biases: whether the adapter stores the model's biases.
     """
