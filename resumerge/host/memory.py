@@ -78,7 +78,7 @@ class Cgroup:
 
     Args:
         folder: the cgroup's folder in the mounted hierarchy.
-        files: the names of the cgroup's files.
+        files: the names of the cgroup's files, which depend on the version of cgroups.
         own: whether the process is in this cgroup itself, not only in one below it.
     """
 
@@ -239,7 +239,7 @@ def _mounted(mounts: list[str], kind: str, controller: str) -> tuple[Path, Path]
 
     Args:
         mounts: the lines of mountinfo.
-        kind: the type of the filesystem.
+        kind: the type of the filesystem: ``cgroup2`` or ``cgroup``.
         controller: the controller that the mount's options must name; empty for any.
     """
     for line in mounts:
