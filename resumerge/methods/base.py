@@ -30,7 +30,7 @@ class Parameter:
     """A parameter of a method. Help, validation and the table in docs/methods.md come from it.
 
     Args:
-        name: the key in the recipe.
+        name: the key under ``parameters`` in the recipe.
         meaning: one line for the user.
         default: the value if the recipe does not set the parameter.
         kind: the type of the value.

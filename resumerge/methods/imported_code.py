@@ -100,7 +100,7 @@ class _Code:
 
         Args:
             name: the module's name; for the file of methods itself, the file's name.
-            path: where the file is.
+            path: the file, which is read and hashed, even if it is a compiled module.
             package: the package that relative imports start from.
         """
         if name in self._hashes:

@@ -35,7 +35,7 @@ class Registry(Mapping[str, MergeMethod]):
     code of users. It raises `InputError` if that code cannot be run or defines no method.
 
     Args:
-        built_in: the methods of this package.
+        built_in: the methods of this package, which are registered at once.
     """
 
     def __init__(self, built_in: Iterable[MergeMethod] = ()) -> None:
@@ -68,7 +68,7 @@ class Registry(Mapping[str, MergeMethod]):
         """Register a method.
 
         Args:
-            method: an instance of its class.
+            method: an instance of the method's class, whose declaration is checked.
             origin: the source of its code; part of its identity.
 
         Raises:
