@@ -151,7 +151,7 @@ class Size(OptionType):
 
     Args:
         example: an example of a size, for messages.
-        default_word: the word that stands for the option's default.
+        default_word: the word that stands for the option's default; None if there is no such word.
     """
 
     metavar, accepts = "SIZE", int | str
