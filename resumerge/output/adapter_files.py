@@ -43,7 +43,7 @@ def adapter_files(
         plan: the plan that makes the adapter, for its sources and its recipe.
         made: the facts about the adapter: its config, ranks and vocabulary.
         name: the adapter's name, for the card.
-        metadata: the metadata cache of remote files.
+        metadata: the metadata cache of remote files, for those that have to be fetched.
         contents: the checksum of the bytes that were read of each local model, by the text of its
             reference.
         section: the lines of the card about the matrices.

@@ -48,7 +48,7 @@ def companions(
     Args:
         plan: the plan of one model; for a model of a sweep or a stage, its own plan.
         name: the model's name, for the model card.
-        metadata: the metadata cache of remote files.
+        metadata: the metadata cache of remote files, for those that have to be fetched.
         contents: the checksum of the bytes that were read of each local model, by the text of its
             reference.
         section: the lines of a further section of the model card.

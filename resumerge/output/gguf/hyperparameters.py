@@ -89,7 +89,7 @@ class Hyperparameters:
         """Return the error for a value of config.json that GGUF or llama.cpp does not support.
 
         Args:
-            key: the key in config.json.
+            key: the key in config.json, with dots between the keys of nested objects.
             expected: the supported values.
             found: the present value; None if the key is missing.
         """

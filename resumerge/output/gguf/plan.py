@@ -35,7 +35,7 @@ def problems_of_types(recipe: Recipe, *, is_gguf: bool) -> Iterator[Problem]:
     """Yield the problems of a recipe's output types that do not fit the output's file format.
 
     Args:
-        recipe: the last document of a recipe.
+        recipe: the last document of a recipe, whose stages are checked with it.
         is_gguf: whether the result is written as GGUF.
     """
     if is_gguf and recipe.quantised_as:
