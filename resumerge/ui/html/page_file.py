@@ -21,7 +21,7 @@ def write_report(run: Run, file: Path) -> None:
 
     Args:
         run: one of the runs of ``resumerge status --json``.
-        file: the path to write to.
+        file: the path to write to; a page that is there is replaced.
 
     Raises:
         InputError: the file cannot be written, or exists and is not a page.
@@ -34,7 +34,7 @@ def write_page(make: Callable[[], str], file: Path) -> None:
 
     Args:
         make: returns the page; called after the check of the file.
-        file: the path to write to.
+        file: the path to write to; a page that is there is replaced.
 
     Raises:
         InputError: the file cannot be written, or exists and is not a page.

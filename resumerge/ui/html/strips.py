@@ -29,7 +29,7 @@ class Strips:
     """The strips of a run.
 
     Args:
-        layers: the number of columns of a strip.
+        layers: the number of columns of a strip: the layers of the stack.
         heads: the headings of the strips in a row: the models, then the lost changes.
         rows: the strips of each kind of tensor, by its name.
     """

@@ -45,7 +45,7 @@ class CellReporter(ProgressState):
     """A reporter that shows a run in the output of the executed cell.
 
     Args:
-        state_dir: the folder of the ledgers.
+        state_dir: the state folder; the run's ledger in it has the figures of the mirror.
     """
 
     def __init__(self, state_dir: Path) -> None:

@@ -10,7 +10,7 @@ def whole_line(accounts: Mapping[str, Any]) -> str:
     """Return a line about the change of all tensors; empty without changes or measurements.
 
     Args:
-        accounts: the part ``accounts`` of the document of a run.
+        accounts: the part ``accounts`` of the document of a run, of which ``numbers`` is read.
     """
     numbers = accounts["numbers"]
     return ", ".join(_of_all(numbers)) if numbers else ""
@@ -20,7 +20,7 @@ def model_lines(accounts: Mapping[str, Any]) -> Iterator[str]:
     """Yield a line for each model about its part in the change; no line without measurements.
 
     Args:
-        accounts: the part ``accounts`` of the document of a run.
+        accounts: the part ``accounts`` of the document of a run, of which ``numbers`` is read.
     """
     for model in (accounts["numbers"] or {"models": ()})["models"]:
         if facts := ", ".join(_of_model(model)):

@@ -32,7 +32,7 @@ class Commands:
     """A runner of commands in a folder.
 
     Args:
-        folder: the working folder of the processes.
+        folder: the working folder of the processes, to which paths in their words are relative.
         state_dir: the folder of the ledgers.
         environment: the environment of the processes; None for the environment of this process.
     """

@@ -97,7 +97,7 @@ class RecipePart:
         """Connect the fields and buttons to their functions.
 
         Args:
-            run: the part that shows the run.
+            run: the part that shows runs, in which a started run is chosen.
         """
         merge_fields = [self._recipe, self._name, *self.options]
         gr.on(
