@@ -28,7 +28,7 @@ def local_path(path: object, what: str) -> Path:
     """Return a path from a user's text; ``~`` is the home folder, as in a shell.
 
     Args:
-        path: the path as the user passed it.
+        path: the path as the user passed it, of any type.
         what: the purpose of the path for the message, like ``output``.
 
     Raises:

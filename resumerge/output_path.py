@@ -56,7 +56,7 @@ def shard_name(number: int, count: int, stem: str = STEM) -> str:
     Args:
         number: the shard's number, counted from 0.
         count: the number of shards that the model has.
-        stem: the beginning of the name.
+        stem: the beginning of the name, before the number.
     """
     if count == 1:
         return f"{stem}{SUFFIX}"

@@ -34,7 +34,7 @@ class Backoff:
 
     Args:
         first: the first pause in seconds; each further pause is twice as long.
-        longest: the longest pause in seconds.
+        longest: the longest pause in seconds, unless a server asks for a longer one.
         seconds: the time limit in seconds after the first call. No pause begins later, and a pause
             that a server asks for must end earlier.
         retries: the most calls after the first call, or after the last call that made progress.

@@ -85,7 +85,7 @@ def some(
     Args:
         names: all names, or the first names.
         separator: the text between two names.
-        most: the most names that are listed.
+        most: the most names that are listed; the others are counted.
         count: the number of all names; None if `names` is complete.
     """
     not_shown = max(len(names), count or 0) - most

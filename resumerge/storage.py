@@ -43,7 +43,7 @@ class Storage:
             path: the file; an existing file is overwritten. If the existing file has other names
                 (hard links), it keeps its content under these.
             nbytes: the size of the file in bytes.
-            head: the first bytes.
+            head: the first bytes, such as a header; the other bytes are zeros.
             sparse: whether disk space is allocated when the file is written, not now.
 
         Raises:
@@ -124,7 +124,7 @@ class Storage:
         space (FICLONE, ioctl_ficlone(2)). It is only tried on Linux. Not durable yet.
 
         Args:
-            source: the other file.
+            source: the file whose blocks are shared.
             fd: the open file, of the same size. It is unchanged if the result is False.
 
         Returns:
