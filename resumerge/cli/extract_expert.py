@@ -43,11 +43,11 @@ def command(
     as_json: bool,
 ) -> None:
     """Make a dense model from one expert of a mixture, or continue the unfinished run in OUT."""
-    folder_to, options = working_folder_of(out, options)
+    destination, options = working_folder_of(out, options)
 
     def work(session: Any) -> None:
         with recipe_of_command(extraction(model, number), model) as recipe:
-            session.run(recipe.path, folder_to)  # the worker reads the file; the run keeps a copy
+            session.run(recipe.path, destination)  # the worker reads the file; the run keeps a copy
 
     merge(
         options,

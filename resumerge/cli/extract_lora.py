@@ -125,12 +125,12 @@ def command(
     **of_adapter: Any,
 ) -> None:
     """Make a LoRA adapter of how a model differs from its base, or continue the run in OUT."""
-    folder_to, options = working_folder_of(out, options)
+    destination, options = working_folder_of(out, options)
 
     def work(session: Any) -> None:
         recipe = adapter_extraction(model, base_model, of_adapter)
         with recipe_of_command(recipe, model) as file:
-            session.run(file.path, folder_to)  # the worker reads the file; the run keeps a copy
+            session.run(file.path, destination)  # the worker reads the file; the run keeps a copy
 
     merge(
         options,
