@@ -102,12 +102,17 @@ class _Planner:
         targets = [*self._matrices(ranks, dtype), *whole_tensors.targets()]
         saved_modules = tuple(whole_tensors.modules)
         config = adapter_config(self.adapters, self.modules, ranks, saved_modules)
-        left_out = [tensor for adapter in self.adapters for tensor in adapter.left_out]
+        unused_tensors = [tensor for adapter in self.adapters for tensor in adapter.left_out]
         copies = (
             copy for _, *further_copies in whole_tensors.copies.values() for copy in further_copies
         )
-        left_out += (LeftOut(copy, UnusedReason.FROM_ANOTHER) for copy in copies)
-        return MadeAdapter(config, ranks, saved_modules), targets, [*self._notes(ranks)], left_out
+        unused_tensors += (LeftOut(copy, UnusedReason.FROM_ANOTHER) for copy in copies)
+        return (
+            MadeAdapter(config, ranks, saved_modules),
+            targets,
+            [*self._notes(ranks)],
+            unused_tensors,
+        )
 
     def _ranks(self) -> dict[str, int]:
         """Return the rank of each module; for peft, parameters have the highest rank of all."""

@@ -60,7 +60,7 @@ class ChangedModules:
     def __post_init__(self) -> None:
         modules: dict[str, dict[int, Matrices]] = {}
         for place, adapter in enumerate(self.adapters):
-            names, spelled_otherwise = ModelNames(f"{name}.weight" for name in modules), {}
+            names, other_spellings = ModelNames(f"{name}.weight" for name in modules), {}
             for name, matrices in adapter.matrices.items():
                 name_here = (names.find(f"{name}.weight") or f"{name}.weight").removesuffix(
                     ".weight"
@@ -69,14 +69,21 @@ class ChangedModules:
                     next(iter(modules[name_here].values())), matrices
                 ):
                     name_here = name
-                by_adapter = modules.setdefault(name_here, {})
+                matrices_by_adapter = modules.setdefault(name_here, {})
                 if name_here != name:
-                    spelled_otherwise[name] = name_here
-                if by_adapter and not _same_layout(next(iter(by_adapter.values())), matrices):
-                    self.problems.append(self._unlike(name_here, by_adapter, place, matrices))
-                by_adapter[place] = matrices
-            self.spelled.append(spelled_otherwise)
-        self.modules = [ChangedModule(name, by_adapter) for name, by_adapter in modules.items()]
+                    other_spellings[name] = name_here
+                if matrices_by_adapter and not _same_layout(
+                    next(iter(matrices_by_adapter.values())), matrices
+                ):
+                    self.problems.append(
+                        self._unlike(name_here, matrices_by_adapter, place, matrices)
+                    )
+                matrices_by_adapter[place] = matrices
+            self.spelled.append(other_spellings)
+        self.modules = [
+            ChangedModule(name, matrices_by_adapter)
+            for name, matrices_by_adapter in modules.items()
+        ]
         self._check_experts()
 
     @property
