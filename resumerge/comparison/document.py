@@ -30,8 +30,8 @@ def document_of(
     Unknown numbers, and numbers that are not finite, are null.
     """
     layers = layer_names(layer_key(matched.name) for matched in tensors)
-    in_order = sorted(tensors, key=lambda matched: layer_key(matched.name))
-    places = {matched.name: layers[layer_key(matched.name)] for matched in in_order}
+    sorted_tensors = sorted(tensors, key=lambda matched: layer_key(matched.name))
+    places = {matched.name: layers[layer_key(matched.name)] for matched in sorted_tensors}
     return {
         "models": [
             {
@@ -74,7 +74,7 @@ def _pair(
         name: (tensors_of_models[first_number], tensors_of_models[second_number])
         for name, tensors_of_models in models.by_name.items()
     }
-    not_comparable = [
+    incomparable_tensors = [
         {
             "name": name,
             "shapes": [list(first_tensor.shape), list(second_tensor.shape)],
@@ -96,7 +96,7 @@ def _pair(
             for name, (first_tensor, second_tensor) in pairs_by_name.items()
             if first_tensor is None and second_tensor is not None
         ],
-        "not_comparable": not_comparable,
+        "not_comparable": incomparable_tensors,
         "vocabulary": compared_vocabularies(pair, vocabularies),
         "total": _total(compared_tensors),
         "by_layer": _groups(compared_tensors, "layer", dict.fromkeys(places.values())),

@@ -137,9 +137,9 @@ class Models:
             return False
         if first.shape == other.shape:
             return True
-        of_tokens = any(first.name in names for names in self.vocabularies)
-        of_tokens &= any(other.name in names for names in self.vocabularies)
-        return of_tokens and first.shape[1:] == other.shape[1:]
+        are_token_tables = any(first.name in names for names in self.vocabularies)
+        are_token_tables &= any(other.name in names for names in self.vocabularies)
+        return are_token_tables and first.shape[1:] == other.shape[1:]
 
 
 def open_models(

@@ -178,13 +178,13 @@ class TensorComparison:
         few_rows = proposing_rows[:: max(1, len(proposing_rows) // SEEN_ROWS)]
 
         for sums in self._pairs:
-            few_elements, all_elements = (
+            select_few, select_all = (
                 partial(
                     self._pair_numbers, sums.pair, partial(self._rows, pieces, rows, chosen_rows)
                 )
                 for chosen_rows in (few_rows, proposing_rows)
             )
-            sums.propose(few_elements(), all_elements)
+            sums.propose(select_few(), select_all)
 
     def _pair_numbers(self, pair: Pair, numbers: Callable[[int], np.ndarray]) -> Two:
         """Return the elements of a pair, from a function that returns those of one model."""
@@ -252,13 +252,13 @@ class TensorComparison:
     def _zero_where_not_finite(self, stored: dict[int, Vector]) -> dict[int, Vector]:
         """Return the elements, 0 where any model's is not finite; count those of each model."""
         values = {number: floats(vector) for number, vector in stored.items()}
-        all_finite = np.ones(len(values[self._numbers[0]]), bool)
+        is_finite_in_all = np.ones(len(values[self._numbers[0]]), bool)
         for number, model_values in values.items():
             is_finite = np.isfinite(model_values)
             self._not_finite[number] += int(len(model_values) - np.count_nonzero(is_finite))
-            all_finite &= is_finite
+            is_finite_in_all &= is_finite
         return {
-            number: Vector(np.where(all_finite, model_values, np.float32(0)))
+            number: Vector(np.where(is_finite_in_all, model_values, np.float32(0)))
             for number, model_values in values.items()
         }
 
