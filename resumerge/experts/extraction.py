@@ -87,11 +87,11 @@ def extracted(
     for ref, source in sources.items():
         problem = _unfit(recipe, source)
         if problem is None:
-            with_separate_matrices, _ = with_separate_experts(source)
-            models[ref], kinds = _dense(with_separate_matrices, number)
+            separated_source, _ = with_separate_experts(source)
+            models[ref], kinds = _dense(separated_source, number)
             problem = (
-                _no_such_expert(recipe, with_separate_matrices, number)
-                or _no_matrices(recipe, with_separate_matrices)
+                _no_such_expert(recipe, separated_source, number)
+                or _no_matrices(recipe, separated_source)
                 or _incomplete(recipe, models[ref])
                 or _unlike_layers(recipe, models[ref])
             )
@@ -135,7 +135,7 @@ def _dense(source: Source, number: int) -> tuple[Source, list[str]]:
         number: the number of the expert, from 0.
     """
     tensors: dict[str, Tensor] = {}
-    left_out: list[LeftOut] = []
+    unused_tensors: list[LeftOut] = []
     kinds: dict[str, None] = {}
     for name, tensor in source.tensors.items():
         template = Template.of(name)
@@ -144,18 +144,18 @@ def _dense(source: Source, number: int) -> tuple[Source, list[str]]:
             if template.expert == number:
                 tensors[f"{template.layer}mlp.{expert['end']}"] = tensor
             else:
-                left_out.append(LeftOut(tensor, UnusedReason.NOT_CHOSEN))
+                unused_tensors.append(LeftOut(tensor, UnusedReason.NOT_CHOSEN))
         elif not _OF_NO_EXPERT.match(name_in_layer):
             tensors[name] = tensor
         else:
-            left_out.append(LeftOut(tensor, UnusedReason.NO_PLACE))
+            unused_tensors.append(LeftOut(tensor, UnusedReason.NO_PLACE))
             if "shared_expert" in name_in_layer:
                 kinds["shared experts"] = None
     dense_source = replace(
         source,
         tensors=tensors,
         config=dense_config(source.config),
-        left_out=(*source.left_out, *left_out),
+        left_out=(*source.left_out, *unused_tensors),
     )
     return dense_source, list(kinds)
 

@@ -121,9 +121,11 @@ def _named_like(source: Source, reference: Source) -> tuple[Source, dict[str, st
 
 def _aliases(packed: Mapping[str, str], renamed: Mapping[str, str]) -> Aliases:
     aliases: dict[str, list[str]] = defaultdict(list)
-    renamed_to = {own_rest: reference_rest for reference_rest, own_rest in renamed.items()}
+    reference_rest_by_own = {
+        own_rest: reference_rest for reference_rest, own_rest in renamed.items()
+    }
     for reference_rest, own_rest in renamed.items():
         aliases[reference_rest].append(own_rest)
     for matrix, tensor in packed.items():
-        aliases[renamed_to.get(matrix, matrix)].append(tensor)
+        aliases[reference_rest_by_own.get(matrix, matrix)].append(tensor)
     return aliases

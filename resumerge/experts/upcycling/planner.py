@@ -174,8 +174,8 @@ class _Planner:
         """
         if self.mixture.gate_mode not in OF_PROMPTS:
             return drawn_gates(self.mixture, self.base, self.seed)
-        of_prompts = GatesOfPrompts(self.recipe, self.mixture, self.base, self.layers)
-        return of_prompts.gates(tokenizers.vocabularies[self.models.reference])
+        prompt_gates = GatesOfPrompts(self.recipe, self.mixture, self.base, self.layers)
+        return prompt_gates.gates(tokenizers.vocabularies[self.models.reference])
 
     def targets(self, gates: Gates) -> Iterator[Target]:
         """Yield every tensor of the output, in the order in which a forward pass uses them."""

@@ -123,10 +123,12 @@ class HiddenStates(Step):
         )
         configured_heads = self.config.get("num_attention_heads")
         heads = configured_heads if isinstance(configured_heads, int) else 1
-        one_text = longest_prompt * (4 * most_rows + 8 * self._width + 2 * heads * longest_prompt)
-        at_once = min(threads, len(self._prompts)) * one_text
+        elements_of_text = longest_prompt * (
+            4 * most_rows + 8 * self._width + 2 * heads * longest_prompt
+        )
+        elements_at_once = min(threads, len(self._prompts)) * elements_of_text
         return LIBRARIES_BYTES + FLOAT32_BYTES * (
-            largest_layer + 4 * tokens * self._width + at_once
+            largest_layer + 4 * tokens * self._width + elements_at_once
         )
 
     def seconds(self, threads: int) -> float:
@@ -135,9 +137,9 @@ class HiddenStates(Step):
             tensor.numel for layer_tensors in computed_layers for tensor in layer_tensors.values()
         )
         tokens = sum(map(len, self._prompts))
-        of_texts = TEXT_SECONDS * len(self._prompts) + TOKEN_SECONDS * tokens
-        of_texts /= min(threads, len(self._prompts))
-        return LOADING_SECONDS + weights * (WEIGHT_SECONDS + of_texts)
+        text_seconds = TEXT_SECONDS * len(self._prompts) + TOKEN_SECONDS * tokens
+        text_seconds /= min(threads, len(self._prompts))
+        return LOADING_SECONDS + weights * (WEIGHT_SECONDS + text_seconds)
 
     def tensors(self, part: int) -> tuple[Tensor, ...]:
         layer_count = part + (self.mode == "hidden_norm")
@@ -152,8 +154,8 @@ class HiddenStates(Step):
         for prompt in self._prompts:
             for token in prompt:
                 yield from self.embedding.reads(token * width, (token + 1) * width)
-        _, *of_layers = self.tensors(len(self.layers) - 1)
-        for tensor in of_layers:
+        _, *layer_tensors = self.tensors(len(self.layers) - 1)
+        for tensor in layer_tensors:
             yield from tensor.reads(0, tensor.numel)
 
     def prepare(self, evaluation: Evaluation, threads: int) -> Advance:
@@ -232,14 +234,14 @@ class HiddenStates(Step):
         Args:
             seen: the state of each of `_prompts`.
         """
-        state_of = {
+        state_by_prompt = {
             tokens: prompt_state.astype(np.float64)
             for tokens, prompt_state in zip(self._prompts, seen)
         }
         rows = np.empty((len(self.experts), self._width), np.float32)
         for row, expert in zip(rows, self.experts):
-            positive_mean = _mean([state_of[prompt] for prompt in expert.positive])
-            negative_mean = _mean([state_of[prompt] for prompt in expert.negative])
+            positive_mean = _mean([state_by_prompt[prompt] for prompt in expert.positive])
+            negative_mean = _mean([state_by_prompt[prompt] for prompt in expert.negative])
             row[:] = unit(positive_mean - negative_mean)
         return rows
 

@@ -85,12 +85,16 @@ class GatesOfPrompts:
     def _hidden_states(self, table: Tensor, prompts: tuple[PromptTokens, ...]) -> HiddenStates:
         if missing_libraries := [name for name in LIBRARIES if find_spec(name) is None]:
             raise InputError([self._missing(missing_libraries)])
-        of_layers = [self._layer(layer) for layer in range(self.layers)]
+        tensors_of_layers = [self._layer(layer) for layer in range(self.layers)]
         if any(
             _needs_scans(tensor)
             for tensor in (
                 table,
-                *(tensor for layer_tensors in of_layers for tensor in layer_tensors.values()),
+                *(
+                    tensor
+                    for layer_tensors in tensors_of_layers
+                    for tensor in layer_tensors.values()
+                ),
             )
         ):
             raise InputError([self._base_is_merged()])
@@ -99,7 +103,7 @@ class GatesOfPrompts:
             self.mixture.gate_mode,
             self.base.config,
             table,
-            tuple(of_layers),
+            tuple(tensors_of_layers),
             prompts,
             len(self.mixture.experts),
         )
