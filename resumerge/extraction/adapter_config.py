@@ -81,9 +81,9 @@ def ends_of(chosen: Collection[str], every: Set[str]) -> list[str]:
     peft chooses each module whose name is one of the returned names, or ends with a dot and one of
     them.
     """
-    of_others = {name.rpartition(".")[2] for name in every - set(chosen)}
+    words_of_others = {name.rpartition(".")[2] for name in every - set(chosen)}
     words = {name: name.rpartition(".")[2] for name in chosen}
-    return sorted({name if word in of_others else word for name, word in words.items()})
+    return sorted({name if word in words_of_others else word for name, word in words.items()})
 
 
 def saved_names(chosen: Collection[str], every: Set[str]) -> list[str]:
@@ -104,9 +104,9 @@ def saved_names(chosen: Collection[str], every: Set[str]) -> list[str]:
 
 def _ends(chosen: Iterable[str], every: Set[str]) -> list[str]:
     """Return names by which peft finds exactly these parameters: the last two words, if enough."""
-    of_others = {_last_two_parts(name) for name in every - set(chosen)}
+    ends_of_others = {_last_two_parts(name) for name in every - set(chosen)}
     ends = {name: _last_two_parts(name) for name in chosen}
-    return sorted({name if end in of_others else end for name, end in ends.items()})
+    return sorted({name if end in ends_of_others else end for name, end in ends.items()})
 
 
 def _last_two_parts(name: str) -> str:

@@ -105,12 +105,12 @@ class Matching:
         base = self.models.sources[self.base]
         base_canonical = CanonicalNames(base.tensors, base.config)
         base_names = {base_canonical.of(name): name for name in base.tensors}
-        tied_to = tied_names(model.config, model.tensors)
+        stored_by_tied = tied_names(model.config, model.tensors)
         matched_names: set[str] = set()
         only_in_model: list[str] = []
         names_of_packed: dict[str, list[str]] = {}
-        for name in [*self.models.ordered(self.models.reference), *tied_to]:
-            tensor = model.tensors[tied_to.get(name, name)]
+        for name in [*self.models.ordered(self.models.reference), *stored_by_tied]:
+            tensor = model.tensors[stored_by_tied.get(name, name)]
             transformers_name = model_canonical.of(name)
             base_name = self.models.name_in(self.base, name)
             if base_name not in base.tensors:
@@ -123,7 +123,9 @@ class Matching:
             elif _is_of_experts(transformers_name):
                 names_of_packed.setdefault(transformers_name, []).append(name)
             elif (base_tensor := self.models.find(self.base, base_name)) is not None:
-                self.pairs.append(Pair(transformers_name, tensor, base_tensor, name in tied_to))
+                self.pairs.append(
+                    Pair(transformers_name, tensor, base_tensor, name in stored_by_tied)
+                )
                 matched_names |= {base_name, base_tensor.name}
             else:
                 only_in_model.append(name)

@@ -121,8 +121,8 @@ class _Planner:
         ranks = {
             name: min(max_rank, *module.matrix) for name, module in self.choice.decomposed.items()
         }
-        of_experts = [min(max_rank, *pair.shape) for pair in self.choice.experts.values()]
-        highest_rank = max([*ranks.values(), *of_experts], default=1)
+        expert_ranks = [min(max_rank, *pair.shape) for pair in self.choice.experts.values()]
+        highest_rank = max([*ranks.values(), *expert_ranks], default=1)
         return {**ranks, **dict.fromkeys(self.choice.experts, highest_rank)}
 
     def targets(self) -> Iterator[Target]:
@@ -151,10 +151,10 @@ class _Planner:
         yield from self._experts(ranks)
 
     def _experts(self, ranks: Mapping[str, int]) -> Iterator[Target]:
-        of_containers: dict[str, list[ExpertsPair]] = {}
+        pairs_by_container: dict[str, list[ExpertsPair]] = {}
         for pair in self.choice.experts.values():
-            of_containers.setdefault(pair.module, []).append(pair)
-        for pairs in of_containers.values():
+            pairs_by_container.setdefault(pair.module, []).append(pair)
+        for pairs in pairs_by_container.values():
             pairs.sort(key=lambda pair: PACKED.index(pair.name.rpartition(".")[2]))
             # peft wraps the parameters in the order of their declaration: the first is innermost
             layers = [*accumulate(["", *[".base_layer"] * (len(pairs) - 1)])]
