@@ -174,11 +174,11 @@ def _imports(tree: ast.AST, package: str) -> Iterator[tuple[str, int]]:
 
 def _called(node: ast.Call) -> Iterator[tuple[str, int]]:
     """Yield (module, line) if a call imports a module, as `_imports` does."""
-    of_module = isinstance(node.func, ast.Attribute)
-    name = getattr(node.func, "attr" if of_module else "id", "")
+    is_attribute = isinstance(node.func, ast.Attribute)
+    name = getattr(node.func, "attr" if is_attribute else "id", "")
     module = node.args[0] if node.args else None
     is_literal = isinstance(module, ast.Constant) and isinstance(module.value, str)
     if name in _BY_NAME and is_literal and len(node.args) == 1:
         yield str(module.value), node.lineno  # type: ignore[union-attr]
-    elif name in _BY_NAME | _LOADS_CODE or (name in _RUNS_CODE and not of_module):
+    elif name in _BY_NAME | _LOADS_CODE or (name in _RUNS_CODE and not is_attribute):
         yield "", node.lineno
