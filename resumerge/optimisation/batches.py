@@ -74,10 +74,10 @@ class BatchMerges:
         Raises:
             InputError: these models cannot be merged in one run.
         """
-        first_numbers: dict[str, int] = {}
+        number_by_recipe: dict[str, int] = {}
         for number, recipe in recipes.items():
-            first_numbers.setdefault(recipe, number)
-        merged_recipes = {number: recipe for recipe, number in first_numbers.items()}
+            number_by_recipe.setdefault(recipe, number)
+        merged_recipes = {number: recipe for recipe, number in number_by_recipe.items()}
         if len(merged_recipes) < 2:
             return recipes
         sweep = self._space.sweep({variant(number): batch[number] for number in merged_recipes})

@@ -142,12 +142,12 @@ def read_suggestion(written: Mapping[Any, Any], at: Location) -> SuggestedRange:
 
 def _number(kind: str, name: str, written: Mapping[Any, Any], at: Location) -> SuggestedRange:
     low, high = (_bound(kind, key, written, at) for key in ("low", "high"))
-    by_logarithms = written.get("log", False)
-    if not isinstance(by_logarithms, bool):
+    is_logarithmic = written.get("log", False)
+    if not isinstance(is_logarithmic, bool):
         raise InvalidValue(
             "'log' is neither true nor false",
             expected="true or false",
-            found=describe(by_logarithms),
+            found=describe(is_logarithmic),
             fix="Write 'log: true', or delete it",
             at=(*at, "log"),
         )
@@ -162,7 +162,7 @@ def _number(kind: str, name: str, written: Mapping[Any, Any], at: Location) -> S
             else f"Write {low:g} in place of the suggestion",
             at=(*at, "low"),
         )
-    if by_logarithms and low <= 0:
+    if is_logarithmic and low <= 0:
         raise InvalidValue(
             "A range by logarithms does not begin above 0",
             expected="low > 0",
@@ -173,16 +173,16 @@ def _number(kind: str, name: str, written: Mapping[Any, Any], at: Location) -> S
     step = None
     if written.get("step") is not None:
         step = _bound(kind, "step", written, at)
-        if step <= 0 or by_logarithms or step > high - low:
+        if step <= 0 or is_logarithmic or step > high - low:
             raise InvalidValue(
                 "The step of a suggestion cannot be used",
                 expected="a number above 0, no larger than high - low, without 'log: true'",
-                found=f"step: {step:g}" + (" and log: true" if by_logarithms else ""),
+                found=f"step: {step:g}" + (" and log: true" if is_logarithmic else ""),
                 fix="Delete 'step:', or 'log:'",
                 at=(*at, "step"),
             )
         high = low + math.floor((high - low) / step + 1e-9) * step
-    return SuggestedRange(kind, name, low, high, by_logarithms, step)
+    return SuggestedRange(kind, name, low, high, is_logarithmic, step)
 
 
 def _bound(kind: str, key: str, written: Mapping[Any, Any], at: Location) -> float:

@@ -70,9 +70,9 @@ class Search:
         ):
             for word in words:
                 if word not in allowed_words:
-                    one_of = ", ".join(allowed_words[:-1]) + f" or {allowed_words[-1]}"
+                    allowed_text = ", ".join(allowed_words[:-1]) + f" or {allowed_words[-1]}"
                     raise refuse(
-                        f"There is no {setting_name} {word!r}", expected=one_of, found=word
+                        f"There is no {setting_name} {word!r}", expected=allowed_text, found=word
                     )
         if len(set(self.metrics)) < len(self.metrics) or len(self.directions) not in (
             1,

@@ -152,13 +152,13 @@ class Space:
             InputError: with the problems of all these recipes, at their lines in the space.
         """
         inner_values = self.between(INSIDE)
-        at_ends = [
+        values_at_ends = [
             {**inner_values, name: end}
             for name, suggestion in self.suggestions.items()
             for end in suggestion.ends()
         ]
         problems: list[Problem] = []
-        for values in at_ends:
+        for values in values_at_ends:
             try:
                 recipe_problems = check_recipe(parse_recipe(self.recipe(values), self.file))
             except InputError as error:
