@@ -82,8 +82,8 @@ class WrittenTokenizer:
         for key in ("continuing_subword_prefix", "end_of_word_suffix", "dropout"):
             if model.get(key):
                 raise self._unfit(f"model.{key}", "none", model[key])
-        by_bytes = model.get("byte_fallback") is True
-        metadata = self._of_pieces() if by_bytes else self._of_bytes()
+        has_byte_fallback = model.get("byte_fallback") is True
+        metadata = self._of_pieces() if has_byte_fallback else self._of_bytes()
         metadata |= self._special()
         if self.template:
             metadata["chat_template"] = self.template
