@@ -176,10 +176,10 @@ def drawn(console: Console, frame: Callable[[], RenderableType]) -> Live:
 
     Nothing is drawn if the work ends within the time of one frame.
     """
-    seen_from = time.monotonic() + 1 / DRAWN_PER_SECOND
+    time_of_first_frame = time.monotonic() + 1 / DRAWN_PER_SECOND
     return _Drawn(
         Text(),
-        get_renderable=lambda: frame() if time.monotonic() >= seen_from else Text(),
+        get_renderable=lambda: frame() if time.monotonic() >= time_of_first_frame else Text(),
         console=console,
         transient=True,
         refresh_per_second=DRAWN_PER_SECOND,

@@ -56,8 +56,8 @@ def _options_to_repeat(run: str, options: Options) -> dict[str, Any]:
         kept_options = None
     mirror = options.mirror and normalise(options.mirror)
     is_recorded = has_mirror(run, options)
-    not_recorded = replace(options, mirror=None if is_recorded else mirror)
-    return not_recorded.to_repeat(kept_options if isinstance(kept_options, dict) else {})
+    unrecorded_options = replace(options, mirror=None if is_recorded else mirror)
+    return unrecorded_options.to_repeat(kept_options if isinstance(kept_options, dict) else {})
 
 
 def watch_command(run: str, state_dir: Path | None) -> str:

@@ -168,8 +168,8 @@ def _why(attempt: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> str
     attempt_events = [event for event in events if event.get("attempt") == attempt["n"]]
     for data in (event["data"] for event in reversed(attempt_events) if event["kind"] in _DEATHS):
         if data.get("cause") == "stall":
-            waited_for = f": it {data['waited_for']}" if data.get("waited_for") else ""
-            return f"no progress for {show_seconds(data.get('seconds') or 0.0)}{waited_for}"
+            waiting_text = f": it {data['waited_for']}" if data.get("waited_for") else ""
+            return f"no progress for {show_seconds(data.get('seconds') or 0.0)}{waiting_text}"
         if data.get("cause") != "oom" and data.get("signal"):
             return str(data["signal"])
     reasons = [
@@ -206,11 +206,11 @@ def _memory_of_others(history: History) -> list[str]:
     """Return a sentence about the memory that other processes took, if it was a notable amount."""
     notable_falls = []
     for lifetime in history.lifetimes:
-        taken_bytes, given_back = memory_fall(lifetime)
+        taken_bytes, freed_bytes = memory_fall(lifetime)
         highest = max((point.left_high for point in lifetime.points), default=0)
         if highest and taken_bytes >= NOTABLE_SHARE * highest:
             freed_text = (
-                f", and freed {show_size(given_back)}" if given_back >= taken_bytes / 10 else ""
+                f", and freed {show_size(freed_bytes)}" if freed_bytes >= taken_bytes / 10 else ""
             )
             notable_falls.append((taken_bytes, f"while attempt {lifetime.n} ran{freed_text}"))
     if not notable_falls:
@@ -246,12 +246,12 @@ def _streamed(events: Sequence[Mapping[str, Any]]) -> list[str]:
     fetched_bytes, requests = (
         sum(data.get(name) or 0 for data in totals_of_attempts) for name in ("bytes", "requests")
     )
-    in_attempts = (
+    attempts_text = (
         f" in {counted(len(totals_of_attempts), 'attempt')}" if len(totals_of_attempts) > 1 else ""
     )
     return [
         f"Models were read from their servers by ranges, and not stored (--stream): "
-        f"{show_size(fetched_bytes)} by {counted(requests, 'request')}{in_attempts}."
+        f"{show_size(fetched_bytes)} by {counted(requests, 'request')}{attempts_text}."
     ]
 
 

@@ -14,8 +14,8 @@ def pushed_sentence(document: Mapping[str, Any]) -> str:
     Args:
         document: the document of ``push --json``.
     """
-    total_bytes, not_sent = document["bytes"], document["bytes"] - document["sent"]
-    skipped_text = f" ({show_size(not_sent)} were already there)" if not_sent else ""
+    total_bytes, skipped_bytes = document["bytes"], document["bytes"] - document["sent"]
+    skipped_text = f" ({show_size(skipped_bytes)} were already there)" if skipped_bytes else ""
     upload_text = (
         f"{counted(len(document['files']), 'file')}, {show_size(total_bytes)}{skipped_text}"
     )

@@ -166,8 +166,8 @@ class Workspace:
             Resumable, Interrupted: the comparison stopped before its end.
         """
         check_model_names([*models, base], self.folder)
-        of_base = ["--base", base] if base else []
-        return self._commands.follow(["compare", *of_base, "--", *models], began)
+        base_words = ["--base", base] if base else []
+        return self._commands.follow(["compare", *base_words, "--", *models], began)
 
     def push(self, run: str, repo: str, began: Began) -> Lines:
         """Yield the lines of ``resumerge push``, and then its document.

@@ -27,8 +27,10 @@ def option_fields(declarations: Sequence[Option]) -> list[Field]:
         The fields, in the order of the declarations.
     """
     field_by_name: dict[str, Field] = {}
-    by_group = sorted(declarations, key=lambda option: _order(declarations).index(option.group))
-    for group_name, options in groupby(by_group, lambda option: option.group):
+    sorted_options = sorted(
+        declarations, key=lambda option: _order(declarations).index(option.group)
+    )
+    for group_name, options in groupby(sorted_options, lambda option: option.group):
         gr.Markdown(f"#### {group_name}")
         field_by_name |= {option.name: _field(option) for option in options}
     return [field_by_name[option.name] for option in declarations]
