@@ -88,11 +88,11 @@ def retry(
                 raise
             if progress() > last_progress:
                 next_pause, retries_left, last_progress = backoff.first, backoff.retries, progress()
-            seconds_asked = retry_after(error)
-            is_too_late = clock() - start_time + seconds_asked > backoff.seconds
-            if is_too_late or retries_left <= 0 or seconds_asked > backoff.longest_asked:
+            requested_seconds = retry_after(error)
+            is_too_late = clock() - start_time + requested_seconds > backoff.seconds
+            if is_too_late or retries_left <= 0 or requested_seconds > backoff.longest_asked:
                 raise
-            seconds = max(next_pause, seconds_asked)
+            seconds = max(next_pause, requested_seconds)
             _log.info("retrying in %.1f s: %s", seconds, error)
         retries_left, next_pause = retries_left - 1, min(2 * next_pause, backoff.longest)
         (sleep or time.sleep)(seconds)

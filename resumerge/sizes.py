@@ -88,8 +88,8 @@ def some(
         most: the most names that are listed; the others are counted.
         count: the number of all names; None if `names` is complete.
     """
-    not_shown = max(len(names), count or 0) - most
-    return separator.join(names[:most]) + (f" and {not_shown} more" if not_shown > 0 else "")
+    hidden_count = max(len(names), count or 0) - most
+    return separator.join(names[:most]) + (f" and {hidden_count} more" if hidden_count > 0 else "")
 
 
 def share(part: float, whole: float) -> str:
