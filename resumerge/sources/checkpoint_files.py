@@ -38,10 +38,10 @@ def checkpoint_files(names: Iterable[str]) -> list[str]:
     All of them have one format: the most preferred format of which the folder has files.
     """
     weights = weights_in(names)
-    of_formats = (
+    files_by_format = (
         [n for n in weights if n.endswith(weight_format.suffixes)] for weight_format in FORMATS
     )
-    return next(filter(None, of_formats), [])
+    return next(filter(None, files_by_format), [])
 
 
 def weights_in(names: Iterable[str], prefix: str = "") -> list[str]:
@@ -75,13 +75,13 @@ def shards_with(name: str, names: Iterable[str]) -> list[str]:
     if shard is None:
         return [name]
     stem, number, count, ending = shard.groups()
-    numbered = (_SHARD.fullmatch(other_shard) for other_shard in names)
+    name_matches = (_SHARD.fullmatch(other_shard) for other_shard in names)
     return sorted(
         {
             name,
             *(
                 other_shard[0]
-                for other_shard in numbered
+                for other_shard in name_matches
                 if other_shard
                 and (other_shard[1], len(other_shard[2]), other_shard[3], other_shard[4])
                 == (stem, len(number), count, ending)
@@ -101,7 +101,7 @@ def missing_shards(names: Iterable[str]) -> tuple[list[str], int]:
         if shard := _SHARD.fullmatch(name):
             stem, number, count, ending = shard.groups()
             groups[stem, len(number), count, ending].add(int(number))
-    missing, missing_count = list[str](), 0
+    first_missing, missing_count = list[str](), 0
     for (stem, width, count, ending), numbers in groups.items():
         first_number = min(1, *numbers)
         expected_numbers = range(first_number, first_number + int(count))
@@ -109,9 +109,9 @@ def missing_shards(names: Iterable[str]) -> tuple[list[str], int]:
             number in expected_numbers for number in numbers
         )
         gaps = (number for number in expected_numbers if number not in numbers)
-        for number in islice(gaps, SHOWN - len(missing)):
-            missing.append(f"{stem}-{number:0{width}}-of-{count}{ending}")
-    return missing, missing_count
+        for number in islice(gaps, SHOWN - len(first_missing)):
+            first_missing.append(f"{stem}-{number:0{width}}-of-{count}{ending}")
+    return first_missing, missing_count
 
 
 def check_shards(names: Iterable[str], where: str) -> None:
@@ -121,13 +121,13 @@ def check_shards(names: Iterable[str], where: str) -> None:
         InputError: shards are missing.
     """
     names = list(names)
-    missing, count = missing_shards(names)
-    if missing:
+    first_missing, count = missing_shards(names)
+    if first_missing:
         raise refuse(
             "Weight files are missing",
             where=where,
             expected=f"all files that are numbered like {next(filter(is_shard, names))}",
-            found=f"no {some(missing, count=count)}",
+            found=f"no {some(first_missing, count=count)}",
             fix="copy or download the missing files",
         )
 

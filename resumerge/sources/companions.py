@@ -117,8 +117,8 @@ def _belongs(name: str) -> bool:
             return False
         if path.parts[0] == "additional_chat_templates":
             return path.suffix == ".jinja"
-    rules = (_CONFIGS, _OF_TOKENIZERS, _CODE, _TERMS)
-    return any(rule.fullmatch(path.name) for rule in rules)
+    name_patterns = (_CONFIGS, _OF_TOKENIZERS, _CODE, _TERMS)
+    return any(rule.fullmatch(path.name) for rule in name_patterns)
 
 
 def _of_component(name: str, components: Collection[str]) -> bool:
@@ -126,8 +126,8 @@ def _of_component(name: str, components: Collection[str]) -> bool:
     folder, _, file = name.rpartition("/")
     if not folder:
         return bool(components) and name == PIPELINE
-    rules = (_CONFIGS, _OF_TOKENIZERS, _OF_SCHEDULERS, _CODE, _TERMS)
-    return folder in components and any(rule.fullmatch(file) for rule in rules)
+    name_patterns = (_CONFIGS, _OF_TOKENIZERS, _OF_SCHEDULERS, _CODE, _TERMS)
+    return folder in components and any(rule.fullmatch(file) for rule in name_patterns)
 
 
 def is_tokenizer_file(name: str) -> bool:

@@ -116,14 +116,15 @@ class Contents:
     def _without_index(self, where: str, shards: list[str]) -> InputError:
         """Return the error for weights in several files without an index."""
         index = PurePosixPath(self.single(format_of(shards[0])) + INDEX_SUFFIX).name
-        missing, count = missing_shards(shards)
+        first_missing, count = missing_shards(shards)
         fix = f"download or upload {index} too, or save the model again: it is written with them"
         return refuse(
             f"The weights of {self.kind} have no index",
             where=where,
             expected=f"{index}, without which transformers does not load these files either",
-            found=some(shards) + (f"; and no {some(missing, count=count)}" if missing else ""),
-            fix=fix + (", with the missing files" if missing else ""),
+            found=some(shards)
+            + (f"; and no {some(first_missing, count=count)}" if first_missing else ""),
+            fix=fix + (", with the missing files" if first_missing else ""),
         )
 
 
@@ -193,11 +194,11 @@ def parse_index(raw: bytes, where: str) -> dict[str, str]:
     """
     try:
         weight_map = json_object(raw)["weight_map"]
-        pairs = {str(tensor): str(file) for tensor, file in weight_map.items()}
+        files_by_tensor = {str(tensor): str(file) for tensor, file in weight_map.items()}
     except (ValueError, KeyError, AttributeError):
         raise _unreadable_index(where, repr(raw[:60])[1:] if raw else "an empty file") from None
     first_tensors: dict[str, str] = {}
-    for tensor, file in pairs.items():
+    for tensor, file in files_by_tensor.items():
         first_tensors.setdefault(file, tensor)
     for file, tensor in first_tensors.items():
         path = PurePosixPath(file)
@@ -209,7 +210,7 @@ def parse_index(raw: bytes, where: str) -> dict[str, str]:
                 found=f"{file!r} for tensor {tensor!r}",
                 fix="do not use this model: its index is broken or malicious",
             )
-    return pairs
+    return files_by_tensor
 
 
 def _unreadable_index(where: str, found: str) -> InputError:
@@ -242,12 +243,14 @@ def combined(
         InputError: two files hold a tensor of the same name, and there is no index.
     """
     tensors: dict[str, Stored] = {}
-    replaced = []
+    replaced_tensors = []
     for file, header in headers.items():
         file_tensors = header.tensors
         in_both = tensors.keys() & file_tensors.keys()
         if in_both and index:
-            replaced += [f"{name} (in {tensors[name].file}; read from {file})" for name in in_both]
+            replaced_tensors += [
+                f"{name} (in {tensors[name].file}; read from {file})" for name in in_both
+            ]
         elif in_both:
             name = min(in_both)
             raise refuse(
@@ -257,7 +260,7 @@ def combined(
                 fix="remove the file that does not belong to the model",
             )
         tensors.update(file_tensors)
-    return tensors, sorted(replaced)
+    return tensors, sorted(replaced_tensors)
 
 
 def check_index(
@@ -269,7 +272,7 @@ def check_index(
     """Check that every tensor of an index is in one of its files.
 
     Args:
-        path: the index.
+        path: the index, for messages; it is not read again.
         files: the file of each tensor according to the index, as `read_index` returns it.
         tensors: the tensors of all files.
         headers: the header of each file, by the file's name.

@@ -64,10 +64,10 @@ def json_object(raw: bytes) -> dict[str, Any]:
     level: list[Any] = [document]
     for _ in range(DEEPEST):
         level = [
-            inner
+            inner_value
             for value in level
-            for inner in (value.values() if isinstance(value, dict) else value)
-            if isinstance(inner, dict | list)
+            for inner_value in (value.values() if isinstance(value, dict) else value)
+            if isinstance(inner_value, dict | list)
         ]
     if level:
         raise ValueError(f"more than {DEEPEST} levels")

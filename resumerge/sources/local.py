@@ -38,11 +38,13 @@ def open_local(
     path = path or Path(os.path.expanduser(ref.name))  # noqa: PTH111
     if path.is_file():
         check_readable(path.name, ref.text)
-        folder, single = path.parent, path.name
+        folder, single_file = path.parent, path.name
     elif path.is_dir():
-        folder, single = path, ""
+        folder, single_file = path, ""
     elif is_readable(path.name):
-        existing_files = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+        existing_files = (
+            [sibling.name for sibling in path.parent.iterdir()] if path.parent.is_dir() else []
+        )
         raise no_such_file(ref.text, str(path), existing_files)
     else:
         raise refuse(
@@ -53,13 +55,13 @@ def open_local(
             fix="check the path; it is relative to the folder in which the command runs",
         )
     folder = folder.resolve()
-    if not _is_utf8(f"{folder / single}"):
+    if not _is_utf8(f"{folder / single_file}"):
         raise refuse(
             "The model's folder has a name that is not UTF-8",
-            where=f"{folder / single}".encode(errors="backslashreplace").decode(),
+            where=f"{folder / single_file}".encode(errors="backslashreplace").decode(),
             fix="rename it",
         )
-    return open_files(_LocalFiles(ref, folder, single), contents)
+    return open_files(_LocalFiles(ref, folder, single_file), contents)
 
 
 def is_adapter_folder(name: str) -> bool:
@@ -93,29 +95,29 @@ class _LocalFiles(ModelFiles):
         """Do nothing: local files need no download."""
 
     def check(self, contents: Contents, weights: list[str], index: str) -> None:
-        missing = [name for name in weights if not os.path.isfile(self.folder / name)]  # noqa: PTH113
-        if not weights or (missing and not index):
+        missing_files = [name for name in weights if not os.path.isfile(self.folder / name)]  # noqa: PTH113
+        if not weights or (missing_files and not index):
             folder = self.folder / contents.prefix
-            present = sorted(path.name for path in folder.iterdir())
-            if dangling := [name for name in present if not (folder / name).exists()]:
+            existing_files = sorted(path.name for path in folder.iterdir())
+            if dead_names := [name for name in existing_files if not (folder / name).exists()]:
                 raise refuse(
                     f"The weights of {contents.kind} are missing",
                     where=self.where,
                     expected=contents.expected,
-                    found=f"links to files that do not exist: {some(dangling)}",
+                    found=f"links to files that do not exist: {some(dead_names)}",
                     fix="download the model again, or copy it with the files that its links name "
                     "(cp -rL)",
                 )
             configs_below = sorted(
                 f"{path.parent.name}/{path.name}" for path in folder.glob(f"*/{contents.config}")
             )
-            raise contents.missing(self.where, [*present, *configs_below])
-        if missing:
+            raise contents.missing(self.where, [*existing_files, *configs_below])
+        if missing_files:
             raise refuse(
                 "The index names files that do not exist",
                 where=f"{self.folder}/{index}",
                 expected=f"{len(weights)} files",
-                found=f"missing: {some(missing)}",
+                found=f"missing: {some(missing_files)}",
                 fix="copy or download the missing files",
             )
 

@@ -213,18 +213,22 @@ def _open_distributed(files: ModelFiles) -> Source:
         InputError: files are missing or damaged, or hold no model.
     """
     files.fetch({METADATA, MODEL.config} & frozenset(files.names))
-    where = f"{files.where}/{METADATA}"
+    metadata_path = f"{files.where}/{METADATA}"
     try:
-        distributed = read_metadata(read_foreign(files.folder / METADATA, LARGEST_METADATA), where)
+        distributed = read_metadata(
+            read_foreign(files.folder / METADATA, LARGEST_METADATA), metadata_path
+        )
     except UnfitFile as error:
-        raise damaged("metadata", where, "a file of torch.distributed", str(error)) from None
+        raise damaged(
+            "metadata", metadata_path, "a file of torch.distributed", str(error)
+        ) from None
     files.check(MODEL, distributed.files, METADATA)
     headers = files.headers(distributed.files, distributed)
     chunks = {name: chunk for header in headers.values() for name, chunk in header.tensors.items()}
     config = read_config(files.folder)
-    other_headers = {METADATA: Header({}, distributed.digest, distributed.left_out)}
+    header_of_metadata = {METADATA: Header({}, distributed.digest, distributed.left_out)}
     tensors, notes = checkpoint_tensors(
-        files.model, other_headers, distributed.joined(chunks), config
+        files.model, header_of_metadata, distributed.joined(chunks), config
     )
     if unread_weights := weights_in(files.names):
         notes = (f"{files.model}: read from {METADATA}; not read: {some(unread_weights)}", *notes)
@@ -277,10 +281,17 @@ def _open_gguf(files: ModelFiles, names: list[str], contents: Contents) -> Sourc
         )
     headers = files.headers(names)
     tensors, _ = combined(headers, files.where, "")
-    described = [header.described for header in headers.values() if header.described]
-    coded = {name: blocks for part in described for name, blocks in part.coded.items()}
-    counts = {name: part.values.get("split.count", 1) for name, part in zip(headers, described)}
-    for name, count in counts.items():
+    descriptions = [header.described for header in headers.values() if header.described]
+    coded_blocks = {
+        name: blocks
+        for file_description in descriptions
+        for name, blocks in file_description.coded.items()
+    }
+    file_counts = {
+        name: file_description.values.get("split.count", 1)
+        for name, file_description in zip(headers, descriptions)
+    }
+    for name, count in file_counts.items():
         if count != len(names):
             raise refuse(
                 "Weight files are missing",
@@ -297,7 +308,7 @@ def _open_gguf(files: ModelFiles, names: list[str], contents: Contents) -> Sourc
     notes = [f"{files.model}: read from {some(names)}; not read: {some(unread_weights)}"] * bool(
         unread_weights
     )
-    description = Description(described[0].values, coded)
+    description = Description(descriptions[0].values, coded_blocks)
     return files.source(Opened(tensors, headers, config, tuple(notes), described=description))
 
 
@@ -309,31 +320,33 @@ def _in_header(contents: Contents, headers: Mapping[str, Header]) -> dict[str, A
 
 def _read_pipeline(files: ModelFiles) -> Pipeline:
     files.fetch([PIPELINE])
-    described = read_config(files.folder, PIPELINE)
-    return read_pipeline(described, files.names, lambda part: _read_weights(files, part))
+    model_index = read_config(files.folder, PIPELINE)
+    return read_pipeline(model_index, files.names, lambda part: _read_weights(files, part))
 
 
 def _read_weights(files: ModelFiles, contents: Contents) -> Weights:
     file_names = frozenset(files.names)
     files.fetch(file_names & {contents.config})
-    chosen = _named_weights(files, contents)
-    chosen = chosen or next((name for name in contents.weights if name in file_names), "")
-    index = chosen if is_index(chosen) else ""
+    chosen_file = _named_weights(files, contents)
+    chosen_file = chosen_file or next((name for name in contents.weights if name in file_names), "")
+    index = chosen_file if is_index(chosen_file) else ""
     files.fetch(file_names & {index})
-    weights = [chosen] if chosen else []
-    indexed: dict[str, str] = {}
+    weights = [chosen_file] if chosen_file else []
+    files_by_tensor: dict[str, str] = {}
     if index and index in file_names:
-        indexed = read_index(files.folder / index, contents.prefix)
-        weights = sorted(set(indexed.values()))
-    elif not chosen and contents.may_have_any_name(file_names):
+        files_by_tensor = read_index(files.folder / index, contents.prefix)
+        weights = sorted(set(files_by_tensor.values()))
+    elif not chosen_file and contents.may_have_any_name(file_names):
         weights = checkpoint_files(file_names)
         check_shards(weights, files.where)
     files.check(contents, weights, index)
     headers = files.headers(weights)
     tensors, wrong_shards = combined(headers, files.where, index)
     if index:
-        wrong_shards += check_index(files.folder / index, indexed, tensors, headers)
-    return Weights(tensors, headers, chosen, _notes(files, contents, chosen, weights, wrong_shards))
+        wrong_shards += check_index(files.folder / index, files_by_tensor, tensors, headers)
+    return Weights(
+        tensors, headers, chosen_file, _notes(files, contents, chosen_file, weights, wrong_shards)
+    )
 
 
 def _named_weights(files: ModelFiles, contents: Contents) -> str:
@@ -370,7 +383,7 @@ def _notes(
     """Return notes on weights that are not read, and on tensors that are not in the indexed file.
 
     Args:
-        files: the files of the model.
+        files: the files of the model, for its name and for the names of those that are not read.
         contents: the kind of weights.
         chosen: the weight file or index that is read; empty if files may have any name.
         weights: the weight files that are read.
@@ -383,11 +396,11 @@ def _notes(
         *weights,
     }
     notes = []
-    read = f"{files.model}: read from {chosen or some(weights)}"
+    what_is_read = f"{files.model}: read from {chosen or some(weights)}"
     if contents.is_variant(chosen):
-        notes.append(f"{read}, for there are no weights in full precision")
+        notes.append(f"{what_is_read}, for there are no weights in full precision")
     if unread_weights:
-        notes.append(f"{read}; not read: {some(sorted(unread_weights))}")
+        notes.append(f"{what_is_read}; not read: {some(sorted(unread_weights))}")
     if moved:
         notes.append(
             f"{files.model}: weight files and index disagree, and are read as transformers "

@@ -52,11 +52,13 @@ class Component(Contents):
         for variant in _VARIANTS:
             for name in names:
                 stem, _, suffix = name.partition(".")
-                single = f"{stem}{variant}.{suffix}"
+                single_file = f"{stem}{variant}.{suffix}"
                 index = name + INDEX_SUFFIX.replace(".json", f"{variant}.json")
-                older = f"{name}{variant}{INDEX_SUFFIX}"
+                old_index = f"{name}{variant}{INDEX_SUFFIX}"
                 by_preference = (
-                    [index, older, single] if name == _DIFFUSERS else [single, index, older]
+                    [index, old_index, single_file]
+                    if name == _DIFFUSERS
+                    else [single_file, index, old_index]
                 )
                 files += by_preference
         return [self.prefix + name for name in dict.fromkeys(files)]
@@ -143,11 +145,11 @@ def read_pipeline(
     stems: dict[str, str] = {}
     notes: list[str] = []
     for name, library in components_of(described).items():
-        part, stems[name] = component(name, library), ""
-        if has_weights(part, files):
-            weights = read(part)
+        component_contents, stems[name] = component(name, library), ""
+        if has_weights(component_contents, files):
+            weights = read(component_contents)
             stems[name] = weights_stem(weights.file)
-            tensors |= part.named(weights.tensors)
+            tensors |= component_contents.named(weights.tensors)
             headers |= weights.headers
             notes += weights.notes
     return Pipeline(tensors, headers, stems, tuple(notes))

@@ -69,11 +69,13 @@ def dequantised(source: Source) -> Source:
     finally:
         reader.close()
     part_weights = {part: weight for weight in weights for part in weight.parts}
-    unused = {name for weight in weights for name in weight.unused}
+    unused_names = {name for weight in weights for name in weight.unused}
     if weights:
-        unused |= {name for name in source.tensors if _OF_ACTIVATIONS.search(name)}
+        unused_names |= {name for name in source.tensors if _OF_ACTIVATIONS.search(name)}
     plain_tensors = {
-        n: t for n, t in source.tensors.items() if n not in part_weights and n not in unused
+        plain_name: plain_tensor
+        for plain_name, plain_tensor in source.tensors.items()
+        if plain_name not in part_weights and plain_name not in unused_names
     }
     _check_plain(source, plain_tensors)
     if not weights:
@@ -94,21 +96,21 @@ def dequantised(source: Source) -> Source:
     left_out = (
         LeftOut(source.tensors[name], UnusedReason.QUANTISATION)
         for name in source.tensors
-        if name in unused
+        if name in unused_names
     )
-    quantised = in_words(weight.kind for weight in weights)
+    quantised_counts = in_words(weight.kind for weight in weights)
     return replace(
         source,
         config=unquantised_config(source.config),
         tensors=tensors,
         stored=StoredForm(
             source.tensors,
-            quantised,
+            quantised_counts,
             checkpoint.stated,
             {w.name: StoredWeight((*w.parts, *w.unused), w.kind, w.written) for w in weights},
         ),
         left_out=(*source.left_out, *left_out),
-        notes=(*source.notes, note_on_quantisation(source.ref.text, quantised)),
+        notes=(*source.notes, note_on_quantisation(source.ref.text, quantised_counts)),
     )
 
 

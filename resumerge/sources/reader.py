@@ -59,15 +59,15 @@ class SourceReader:
             return
         fd = self.descriptor(tensor)
         assert fd is not None
-        length, filled = len(buffer), 0
-        while filled < length:
+        length, filled_bytes = len(buffer), 0
+        while filled_bytes < length:
             try:
-                count = os.preadv(fd, [buffer[filled:]], offset + filled)
+                count = os.preadv(fd, [buffer[filled_bytes:]], offset + filled_bytes)
             except OSError as error:
                 raise self._unreadable(tensor, error.strerror or str(error)) from error
             if count == 0:
                 raise self._unreadable(tensor, "the file became shorter")
-            filled += count
+            filled_bytes += count
 
     def whole(self, tensor: Stored) -> bytes:
         """Return all bytes of a small tensor, which must be contiguous.
@@ -126,7 +126,11 @@ class SourceReader:
             files: the number of the source and the file's name in the source, for each file.
         """
         with self._lock:
-            return [self._sources[s].path(name) for s, name in files if self._is_changed(s, name)]
+            return [
+                self._sources[source_number].path(name)
+                for source_number, name in files
+                if self._is_changed(source_number, name)
+            ]
 
     def _is_changed(self, source: int, file: str) -> bool:
         key = (source, file)
@@ -170,8 +174,8 @@ class SourceReader:
         key = tensor.source, tensor.file
         if key not in self._streamed:
             source = self._sources[tensor.source]
-            streamed = source.is_streamed(tensor.file)
-            self._streamed[key] = remote_file(source, tensor.file) if streamed else None
+            is_streamed = source.is_streamed(tensor.file)
+            self._streamed[key] = remote_file(source, tensor.file) if is_streamed else None
         return self._streamed[key]
 
     def _unreadable(self, tensor: InFile, why: str) -> Resumable:

@@ -54,7 +54,7 @@ def read_modules(
     """Read the modules of a model, and the headers of the modules with weights.
 
     Args:
-        folder: the model's folder.
+        folder: the model's folder, into which `fetch` puts the files that are missing in it.
         files: the names of the model's files.
         fetch: puts small files into the folder.
         read: reads a module's weights.
@@ -69,13 +69,13 @@ def read_modules(
     stems: dict[str, str] = {}
     configs: dict[str, dict[str, Any]] = {}
     for path in (path for _, path in modules if NEEDED_FOLDERS.fullmatch(path)):
-        part = component(path, "transformers")
-        fetch({part.config} & set(files))
-        configs[path] = read_config(folder, part.config)
-        if not set(part.weights).isdisjoint(files):
-            weights = read(part)
+        module_contents = component(path, "transformers")
+        fetch({module_contents.config} & set(files))
+        configs[path] = read_config(folder, module_contents.config)
+        if not set(module_contents.weights).isdisjoint(files):
+            weights = read(module_contents)
             stems[path] = weights_stem(weights.file)
-            tensors |= part.named(weights.tensors)
+            tensors |= module_contents.named(weights.tensors)
             headers |= weights.headers
     types = tuple(kind.rpartition(".")[2] for kind, _ in modules)
     return SentenceModules(types, configs, stems), tensors, headers

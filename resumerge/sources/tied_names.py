@@ -106,15 +106,17 @@ def tied_groups(config: Mapping[str, Any], names: Collection[str]) -> list[tuple
     kind = model_type(config)
     if states_untied(config) and kind not in ALWAYS_TIED:
         return []
-    copies = bool(states_tied(config)) and kind not in ALWAYS_TIED
-    groups = [_embedding(config, names), *_biases(config, names)]
-    tied = []
-    for group in groups:
-        stored = [name for name in group if name in names]
-        names_of_tensor = [n for n in group if n not in names or copies or n == stored[0]]
-        if stored and len(names_of_tensor) > 1:
-            tied.append(tuple(names_of_tensor))
-    return tied
+    are_copies_tied = bool(states_tied(config)) and kind not in ALWAYS_TIED
+    possible_groups = [_embedding(config, names), *_biases(config, names)]
+    found_groups = []
+    for group in possible_groups:
+        stored_names = [name for name in group if name in names]
+        names_of_tensor = [
+            n for n in group if n not in names or are_copies_tied or n == stored_names[0]
+        ]
+        if stored_names and len(names_of_tensor) > 1:
+            found_groups.append(tuple(names_of_tensor))
+    return found_groups
 
 
 def tied_names(config: Mapping[str, Any], names: Collection[str]) -> dict[str, str]:
@@ -145,10 +147,12 @@ def states_tied(config: Mapping[str, Any]) -> bool | None:
 
     The nested configs are those under `_SECTIONS`.
     """
-    tied = config.get("tie_word_embeddings")
-    if tied is None:
-        tied = next((stated for stated in _nested(config) if stated is not None), None)
-    return None if tied is None else bool(tied)
+    stated_tie = config.get("tie_word_embeddings")
+    if stated_tie is None:
+        stated_tie = next(
+            (nested_tie for nested_tie in _nested(config) if nested_tie is not None), None
+        )
+    return None if stated_tie is None else bool(stated_tie)
 
 
 def states_untied(config: Mapping[str, Any]) -> bool:
@@ -164,9 +168,9 @@ def scales_outputs(config: Mapping[str, Any]) -> bool:
 
     transformers 5 also writes this setting into config.json (``scale_decoder_outputs``).
     """
-    written = config.get("scale_decoder_outputs")
-    if isinstance(written, bool):
-        return written
+    stated_scaling = config.get("scale_decoder_outputs")
+    if isinstance(stated_scaling, bool):
+        return stated_scaling
     return model_type(config) in SCALING and config.get("tie_word_embeddings") is not False
 
 
@@ -178,56 +182,61 @@ def untied_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """
     if model_type(config) in SCALING | ALWAYS_TIED:
         return dict(config)
-    untied = _without_ties(config)
+    config_without_ties = _without_ties(config)
     for key in _SECTIONS:
-        nested = untied.get(key)
-        if isinstance(nested, Mapping) and model_type(nested) not in SCALING | ALWAYS_TIED:
-            untied[key] = {**nested, "tie_word_embeddings": False}
-    return {**untied, "tie_word_embeddings": False}
+        nested_config = config_without_ties.get(key)
+        if (
+            isinstance(nested_config, Mapping)
+            and model_type(nested_config) not in SCALING | ALWAYS_TIED
+        ):
+            config_without_ties[key] = {**nested_config, "tie_word_embeddings": False}
+    return {**config_without_ties, "tie_word_embeddings": False}
 
 
 def _without_ties(config: Mapping[str, Any]) -> dict[str, Any]:
     if model_type(config) in SCALING | ALWAYS_TIED:
         return dict(config)
-    ties = ("tie_word_embeddings", "tie_embedding")
+    tie_keys = ("tie_word_embeddings", "tie_embedding")
     return {
         key: _without_ties(value)
         if isinstance(value, Mapping)
-        else (False if key in ties and value is True else value)
+        else (False if key in tie_keys and value is True else value)
         for key, value in config.items()
     }
 
 
 def _nested(config: Mapping[str, Any]) -> Iterator[Any]:
     for key in _SECTIONS:
-        nested = config.get(key)
-        if isinstance(nested, Mapping):
-            yield nested.get("tie_word_embeddings")
+        nested_config = config.get(key)
+        if isinstance(nested_config, Mapping):
+            yield nested_config.get("tie_word_embeddings")
 
 
 def _embedding(config: Mapping[str, Any], names: Collection[str]) -> tuple[str, ...]:
     """Return the names of the embedding, and of the head that is tied to it, if any."""
     if model_type(config) in _UNKNOWN:
         return ()
-    members = _shared(config, names) or _decoders([n for n in names if is_embedding(n)])
-    head = _head(config, names, members[0]) if members else None
-    return (*members, f"{head}.weight") if head else members
+    tied_embeddings = _shared(config, names) or _decoders([n for n in names if is_embedding(n)])
+    head = _head(config, names, tied_embeddings[0]) if tied_embeddings else None
+    return (*tied_embeddings, f"{head}.weight") if head else tied_embeddings
 
 
 def _shared(config: Mapping[str, Any], names: Collection[str]) -> tuple[str, ...]:
     """Return the names of the embedding that encoder and decoder share, if any."""
-    source, *side_names = _SHARED_OF.get(model_type(config), _SHARED)
-    ending = f"{source}.weight"
-    stored = [name for name in names if f".{name}".endswith(f".{ending}")]
-    if len(stored) != 1 or (source != "shared" and model_type(config) not in _SHARED_OF):
+    name_in_files, *side_names = _SHARED_OF.get(model_type(config), _SHARED)
+    ending = f"{name_in_files}.weight"
+    stored_names = [name for name in names if f".{name}".endswith(f".{ending}")]
+    if len(stored_names) != 1 or (
+        name_in_files != "shared" and model_type(config) not in _SHARED_OF
+    ):
         return ()
-    start = stored[0].removesuffix(ending)
+    start = stored_names[0].removesuffix(ending)
     shared_names = tuple(
         f"{start}{side}.weight"
         for side in side_names
         if any(name.startswith(f"{start}{side.partition('.')[0]}.") for name in names)
     )
-    return (stored[0], *shared_names)
+    return (stored_names[0], *shared_names)
 
 
 def _decoders(embeddings: list[str]) -> tuple[str, ...]:
@@ -242,14 +251,18 @@ def _decoders(embeddings: list[str]) -> tuple[str, ...]:
 
 def _head(config: Mapping[str, Any], names: Collection[str], embedding: str) -> str | None:
     """Return the name of the language model's head (a module); None without a head."""
-    outer = _WHOLE_INSIDE.match(embedding)
-    prefix = outer.group() if outer and model_type(config) != "florence2" else ""
-    head_of_type = _HEAD_OF.get(model_type(_section(config) if outer else config))
+    outer_prefix = _WHOLE_INSIDE.match(embedding)
+    head_prefix = outer_prefix.group() if outer_prefix and model_type(config) != "florence2" else ""
+    head_of_type = _HEAD_OF.get(model_type(_section(config) if outer_prefix else config))
     for neighbour, head in () if head_of_type else _BESIDE:
         for name in names:
             if f".{name}".endswith(f".{neighbour}"):
                 return name.removesuffix(neighbour) + head
-    return f"{prefix}{head_of_type or 'lm_head'}" if outer or _has_head(config, embedding) else None
+    return (
+        f"{head_prefix}{head_of_type or 'lm_head'}"
+        if outer_prefix or _has_head(config, embedding)
+        else None
+    )
 
 
 def _has_head(config: Mapping[str, Any], embedding: str) -> bool:
@@ -257,15 +270,17 @@ def _has_head(config: Mapping[str, Any], embedding: str) -> bool:
     classes = class_names(config)
     if not classes:
         return "." in embedding.removesuffix(".weight")  # without a head, names have no prefix
-    name, kind = classes[0], model_type(config)
-    return bool(_HEADED.search(name)) or (name.endswith("ForMaskedLM") and kind in _HEAD_OF)
+    class_name, kind = classes[0], model_type(config)
+    return bool(_HEADED.search(class_name)) or (
+        class_name.endswith("ForMaskedLM") and kind in _HEAD_OF
+    )
 
 
 def _is_strange(config: Mapping[str, Any], names: Collection[str]) -> bool:
-    name = next(iter(class_names(config)), "")
+    class_name = next(iter(class_names(config)), "")
     if model_type(config) in _UNKNOWN:
         return True
-    return name.endswith("ForMaskedLM") and len(_embedding(config, names)) < 2
+    return class_name.endswith("ForMaskedLM") and len(_embedding(config, names)) < 2
 
 
 def _section(config: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -276,9 +291,9 @@ def _biases(config: Mapping[str, Any], names: Collection[str]) -> Iterator[tuple
     """Yield the two names of a head's bias: in the layer around the head, and in the head."""
     embedding = _embedding(config, names)
     head = embedding[-1].removesuffix(".weight") if len(embedding) > 1 else ""
-    around, _, last_word = head.rpartition(".")
-    if last_word == "decoder" and around and model_type(config) not in _OWN_BIAS:
-        yield f"{around}.bias", f"{head}.bias"
+    outer_layer, _, last_word = head.rpartition(".")
+    if last_word == "decoder" and outer_layer and model_type(config) not in _OWN_BIAS:
+        yield f"{outer_layer}.bias", f"{head}.bias"
 
 
 _EMBEDDING = re.compile(

@@ -49,9 +49,9 @@ def find_tensor(source: Source, name: str) -> Tensor | None:
         return source.tensors.get(name.removesuffix("decoder.bias") + "bias")
     if not (is_head(name) or is_embedding(name)):
         return None
-    stored = tied_names(source.config, source.tensors).get(name)
-    if stored is not None:
-        return source.tensors[stored]
+    tied_name = tied_names(source.config, source.tensors).get(name)
+    if tied_name is not None:
+        return source.tensors[tied_name]
     if states_untied(source.config):
         return None
     embeddings = [tensor for key, tensor in source.tensors.items() if is_embedding(key)]

@@ -287,15 +287,15 @@ class Source:
         For a model with an adapter, return the base's stored tensors. For any other model, return
         an empty dictionary.
         """
-        prefix, model = ("base/", self.base) if self.base else ("", self)
+        file_prefix, model = ("base/", self.base) if self.base else ("", self)
         tensors_in_files = model.stored.tensors if model.stored else {}
         stored_in_files = {
             name: tensor for name, tensor in tensors_in_files.items() if isinstance(tensor, Stored)
         }
-        if not (prefix or self.number):
+        if not (file_prefix or self.number):
             return stored_in_files
         return {
-            name: replace(tensor, source=self.number, file=prefix + tensor.file)
+            name: replace(tensor, source=self.number, file=file_prefix + tensor.file)
             for name, tensor in stored_in_files.items()
         }
 
@@ -323,16 +323,16 @@ class Source:
 
         If the identity states ``single``, the first name of `files` identifies the model.
         """
-        stored = self.carrier.stored
-        if self.base and stored and not stored.weights:
-            stored = None  # GGUF: the kinds of the tensors and the file's header pin it
+        stored_form = self.carrier.stored
+        if self.base and stored_form and not stored_form.weights:
+            stored_form = None  # GGUF: the kinds of the tensors and the file's header pin it
         return {
             "model": self.ref.text,
             "kind": self.kind,
             "revision": self.revision,
             **({"single": True} if self.single or self.led_to_by_file else {}),
             "config": config_digest(self.config),
-            **({"quantised": config_digest(stored.stated)} if stored else {}),
+            **({"quantised": config_digest(stored_form.stated)} if stored_form else {}),
             "files": {
                 name: {"size": f.size, **f.identity} for name, f in sorted(self.files.items())
             },
@@ -345,7 +345,7 @@ def note_on_quantisation(model: str, quantised: str) -> str:
 
     Args:
         model: the model as the recipe names it.
-        quantised: as `StoredForm.quantised`.
+        quantised: the number of weights in each scheme, as `in_words` returns it; not empty.
     """
     return (
         f"{model}: its weights are computed from quantised ones ({quantised}); what quantisation "

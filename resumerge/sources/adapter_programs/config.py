@@ -85,7 +85,7 @@ class LoraConfig:
 
         Args:
             module: the module's name, which `alpha_pattern` may match.
-            rank: the LoRA's rank.
+            rank: the LoRA's rank as the shapes of its matrices show it; the config may state none.
             alpha: the numerator to use in place of the config's; None for the config's.
         """
         if alpha is None:
@@ -108,8 +108,10 @@ def _first_fitting(
     patterns: Mapping[str, float], module: str, default: float | None
 ) -> float | None:
     """Return the value of the first pattern that matches a module's name, or else the default."""
-    fitting = (value for key, value in patterns.items() if re.match(_of_module(key), module))
-    return next(fitting, default)
+    matching_values = (
+        value for key, value in patterns.items() if re.match(_of_module(key), module)
+    )
+    return next(matching_values, default)
 
 
 def parse_adapter_config(config: Mapping[str, Any], where: str) -> LoraConfig:
@@ -186,19 +188,26 @@ def _by_pattern(config: Mapping[str, Any], key: str, where: str) -> dict[str, fl
 
 
 def _tokens(value: Any, where: str) -> TokenIndices:
-    lists = list(value.values()) if isinstance(value, Mapping) else [value or []]
-    if not all(isinstance(row, list) and all(type(n) is int for n in row) for row in lists):
+    token_lists = list(value.values()) if isinstance(value, Mapping) else [value or []]
+    if not all(
+        isinstance(token_list, list) and all(type(n) is int for n in token_list)
+        for token_list in token_lists
+    ):
         raise _invalid(where, "trainable_token_indices: lists of numbers", str(value)[:60])
-    return dict(value) if isinstance(value, Mapping) else lists[0]
+    return dict(value) if isinstance(value, Mapping) else token_lists[0]
 
 
 def _names_a_tie(config: Mapping[str, Any]) -> bool:
     """Return whether a config lists a module that peft recognises as an embedding or a head."""
-    listed = [config.get(key) for key in ("modules_to_save", "target_modules")]
-    words = [
-        str(word) for value in listed for word in (value if isinstance(value, list) else [value])
+    module_lists = [config.get(key) for key in ("modules_to_save", "target_modules")]
+    listed_modules = [
+        str(module)
+        for value in module_lists
+        for module in (value if isinstance(value, list) else [value])
     ]
-    return any(word.rpartition(".")[2] in ("embed_tokens", "lm_head") for word in words)
+    return any(
+        module.rpartition(".")[2] in ("embed_tokens", "lm_head") for module in listed_modules
+    )
 
 
 def _words(value: Any, name: str, where: str) -> tuple[str, ...]:
@@ -213,7 +222,7 @@ def finite_number(value: Any, name: str, where: str) -> float:
     """Return a value of an adapter's config as a float, after checking that it is finite.
 
     Args:
-        value: the value.
+        value: the value as JSON has it; a text or a boolean is refused.
         name: the value's name in messages.
         where: the config's name in messages.
 
@@ -221,12 +230,12 @@ def finite_number(value: Any, name: str, where: str) -> float:
         InputError: the value is not a finite number.
     """
     try:
-        result = float(value) if type(value) in (int, float) else math.nan
+        number = float(value) if type(value) in (int, float) else math.nan
     except OverflowError:
-        result = math.nan
-    if not math.isfinite(result):
+        number = math.nan
+    if not math.isfinite(number):
         raise _invalid(where, f"{name}: a number", str(value)[:60])
-    return result
+    return number
 
 
 _REPEATS = re.compile(r"[*+?{]")

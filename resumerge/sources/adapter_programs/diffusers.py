@@ -113,7 +113,7 @@ def _of_part(part: str, patterns: Mapping[str, float], every: float | None) -> d
     """Return patterns of module names that match only modules of one part.
 
     Args:
-        part: the name of the part.
+        part: the part of the pipeline as the adapter's names begin, such as ``unet``.
         patterns: the values by pattern, for modules of the part.
         every: the value for all other modules of the part; None without one.
     """

@@ -105,8 +105,8 @@ def _is_of(name: str, part: str) -> bool:
         name: the tensor's name in the model.
         part: the part as flat names spell it, like ``unet`` or ``te1``.
     """
-    component, divided, _ = name.partition("/")
-    pipeline_folder = component if divided else None
+    component, separator, _ = name.partition("/")
+    pipeline_folder = component if separator else None
     if part.startswith("te"):
         encoder_names = _ENCODERS[part]
         return (

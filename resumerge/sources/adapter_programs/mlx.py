@@ -67,18 +67,20 @@ def _read_config(config: Config, where: str) -> LoraConfig:
 
 def _renamed(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return an adapter's tensors with peft's names and orientation."""
-    renamed: dict[str, Tensor] = {}
-    for key, tensor in tensors.items():
-        name = key
-        if matched := _MATRIX.fullmatch(key):
-            module, matrix = matched["module"], matched["matrix"].upper()
+    peft_tensors: dict[str, Tensor] = {}
+    for mlx_name, tensor in tensors.items():
+        peft_name = mlx_name
+        if match := _MATRIX.fullmatch(mlx_name):
+            module, matrix = match["module"], match["matrix"].upper()
             is_table = is_embedding(f"{module}.weight")
-            name = f"{module}.lora_" + (f"embedding_{matrix}" if is_table else f"{matrix}.weight")
+            peft_name = f"{module}.lora_" + (
+                f"embedding_{matrix}" if is_table else f"{matrix}.weight"
+            )
             tensor = _transposed(tensor)
-        elif matched := _MAGNITUDE.fullmatch(key):
-            name = f"{matched['module']}.lora_magnitude_vector"
-        renamed[name] = tensor
-    return renamed
+        elif match := _MAGNITUDE.fullmatch(mlx_name):
+            peft_name = f"{match['module']}.lora_magnitude_vector"
+        peft_tensors[peft_name] = tensor
+    return peft_tensors
 
 
 def _transposed(tensor: Tensor) -> Tensor:

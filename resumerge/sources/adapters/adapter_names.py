@@ -47,11 +47,13 @@ _ROLE_SPELLINGS = (
 """All ways to name a tensor that changes a module. The patterns below are built from them."""
 
 _ROLES = {spelling.text: spelling.role for spelling in _ROLE_SPELLINGS}
-_TEXTS = "|".join(rf"{re.escape(each.text)}(?={each.ending}\Z)" for each in _ROLE_SPELLINGS)
+_TEXTS = "|".join(
+    rf"{re.escape(spelling.text)}(?={spelling.ending}\Z)" for spelling in _ROLE_SPELLINGS
+)
 _CHANGE = re.compile(rf"(?P<module>.+)\.(?P<text>{_TEXTS})(?:\.weight)?", re.DOTALL)
 
 _BEFORE_LABEL = "|".join(
-    re.escape(each.text.rpartition(".")[2]) for each in _ROLE_SPELLINGS if each.labelled
+    re.escape(spelling.text.rpartition(".")[2]) for spelling in _ROLE_SPELLINGS if spelling.labelled
 )
 _LABELLED = re.compile(
     rf".+\.(?:{_BEFORE_LABEL})\.(?!weight$)(?P<label>[^.]+)(?:\.weight)?", re.DOTALL
@@ -71,7 +73,7 @@ _ORIGINAL = re.compile(r"\.original_module(?=\.)")
 def has_matrices(names: Iterable[str]) -> bool:
     """Return whether tensor names include names of a LoRA's matrices A and B."""
     matches = filter(None, map(_CHANGE.fullmatch, names))
-    return {"A", "B"} <= {_ROLES[each["text"]] for each in matches}
+    return {"A", "B"} <= {_ROLES[match["text"]] for match in matches}
 
 
 @dataclass
@@ -138,14 +140,12 @@ def _without_labels(keys: Iterable[str]) -> dict[str, str]:
     adapters, two tensors get the same name, and are refused later.
     """
     unwrapped_names = {key: _WRAPPERS.sub("", key).lstrip(".") for key in keys}
-    labels = {
-        matches["label"]
-        for name in unwrapped_names.values()
-        if (matches := _LABELLED.fullmatch(name))
+    adapter_labels = {
+        match["label"] for name in unwrapped_names.values() if (match := _LABELLED.fullmatch(name))
     }
-    label_pattern = "|".join(map(re.escape, sorted({"default", *labels})))
-    label = re.compile(rf"(\.(?:{_BEFORE_LABEL}|modules_to_save))\.(?:{label_pattern})(?=\.|$)")
-    return {key: label.sub(r"\1", name) for key, name in unwrapped_names.items()}
+    any_label = "|".join(map(re.escape, sorted({"default", *adapter_labels})))
+    label_in_name = re.compile(rf"(\.(?:{_BEFORE_LABEL}|modules_to_save))\.(?:{any_label})(?=\.|$)")
+    return {key: label_in_name.sub(r"\1", name) for key, name in unwrapped_names.items()}
 
 
 def _is_unused(name: str, every: frozenset[str]) -> bool:
@@ -157,10 +157,10 @@ def _is_unused(name: str, every: frozenset[str]) -> bool:
         name: the name of the tensor, without wrappers and labels.
         every: the names of all tensors of the adapter, in the same form.
     """
-    without_copy = _COPY.sub("", name)
-    if without_copy != name and without_copy in every:
+    name_without_copy = _COPY.sub("", name)
+    if name_without_copy != name and name_without_copy in every:
         return True
-    without_original = _ORIGINAL.sub("", name)
-    return without_original != name and not every.isdisjoint(
-        {without_original, _ORIGINAL.sub(".modules_to_save", name)}
+    name_without_original = _ORIGINAL.sub("", name)
+    return name_without_original != name and not every.isdisjoint(
+        {name_without_original, _ORIGINAL.sub(".modules_to_save", name)}
     )

@@ -29,31 +29,33 @@ def check_complete(
 
     Args:
         settings: the adapter's config.
-        base: the tensors of the model.
+        base: the model's tensors by name, before the adapter changes them.
         names: the parsed names of the adapter's tensors.
-        uses: the uses of the adapter's tensors.
-        refusals: the collector of problems.
+        uses: the record of the tensors that the adapter replaces or changes.
+        refusals: gets a problem for each missing tensor; nothing is raised here.
     """
-    missing = list(_lacking(settings, base, names.whole, uses.replaced, uses.adapted))
+    missing_tensors = list(_lacking(settings, base, names.whole, uses.replaced, uses.adapted))
     if settings.tokens and not uses.have_rows_of_tokens:
-        missing.append("trainable_tokens_delta")
-    for name in missing:
+        missing_tensors.append("trainable_tokens_delta")
+    for name in missing_tensors:
         refusals.problem(
             "The adapter lacks a tensor that its config says it has",
             name,
             expected="what modules_to_save, bias and trainable_token_indices name",
         )
-    pairs = [
+    modules_with_matrices = [
         (module, roles)
         for module, roles in names.modules.items()
         if roles.keys() & {"A", "embedding_A"}
     ]
-    for role, words in (("magnitude", "magnitude vector"), ("alpha", "alpha")):
-        incomplete = [module for module, roles in pairs if role not in roles]
-        if 0 < len(incomplete) < len(pairs):
+    for role, role_in_words in (("magnitude", "magnitude vector"), ("alpha", "alpha")):
+        modules_without_role = [
+            module for module, roles in modules_with_matrices if role not in roles
+        ]
+        if 0 < len(modules_without_role) < len(modules_with_matrices):
             refusals.problem(
-                f"The adapter lacks the {words} of a module",
-                incomplete[0],
+                f"The adapter lacks the {role_in_words} of a module",
+                modules_without_role[0],
                 expected="one for each",
             )
 
@@ -69,7 +71,7 @@ def _lacking(
 
     Args:
         settings: the adapter's config.
-        base: the tensors of the model.
+        base: the model's tensors by name, before the adapter changes them.
         whole: the adapter's names of the tensors that it saves whole.
         replaced: the model's names of the tensors that whole tensors replace.
         adapted: the model's names of the weights that the adapter changes by matrices.
@@ -80,17 +82,21 @@ def _lacking(
     def under(names: Iterable[str], entry: str) -> list[str]:
         return [name for name in names if _place(entry) in places[name]]
 
-    heads = [entry for entry in settings.modules_to_save if entry in HEADS]
+    head_entries = [entry for entry in settings.modules_to_save if entry in HEADS]
     for entry in settings.modules_to_save:
-        expected = [name for name in under(base, entry) if not is_computed(base[name])]
-        if settings.ties_weights and any(is_head(name) or is_embedding(name) for name in expected):
+        expected_names = [name for name in under(base, entry) if not is_computed(base[name])]
+        if settings.ties_weights and any(
+            is_head(name) or is_embedding(name) for name in expected_names
+        ):
             continue  # saved once, by either name
-        yield from (name for name in expected if name not in replaced and name not in adapted)
-        if not expected and entry not in heads and not under(whole, entry):
+        yield from (name for name in expected_names if name not in replaced and name not in adapted)
+        if not expected_names and entry not in head_entries and not under(whole, entry):
             yield f"{entry}.weight"
     # peft lists several names of heads; a model has one of them.
-    if heads and not any(under(names, entry) for entry in heads for names in (base, whole)):
-        yield f"{heads[-1]}.weight"
+    if head_entries and not any(
+        under(names, entry) for entry in head_entries for names in (base, whole)
+    ):
+        yield f"{head_entries[-1]}.weight"
     yield from (name for name in _biases(settings, base, adapted) if name not in replaced)
 
 
@@ -100,9 +106,9 @@ def _biases(
     """Yield the model's biases that an adapter trains according to its option ``bias``."""
     if settings.bias == "lora_only":
         for name in adapted:
-            bias = f"{name.removesuffix('weight')}bias"
-            if name.endswith(".weight") and bias in base:
-                yield bias
+            bias_name = f"{name.removesuffix('weight')}bias"
+            if name.endswith(".weight") and bias_name in base:
+                yield bias_name
     elif settings.bias == "all":
         for name, tensor in base.items():
             if not name.endswith(".bias") or tensor.dtype not in FLOATS or is_computed(tensor):

@@ -24,11 +24,11 @@ class ExpertChanges:
     """The changes of experts. They are collected module by module, and applied together.
 
     Args:
-        experts: the experts of the model.
+        experts: the model's experts, in which each module's matrix is looked up.
         names: the parsed names of the adapter's tensors.
         settings: the adapter's config.
         modules: the maker of changed weights.
-        uses: the uses of the adapter's tensors.
+        uses: the record of uses, which gets every tensor of the adapter that changes an expert.
         refusals: the collector of problems.
     """
 
@@ -58,8 +58,8 @@ class ExpertChanges:
             packed, roles = tensors[place.packed], self._names.modules[module]
             number, matrix = place.number(packed), place.matrix(packed)
             self._uses.use_module(f"{place.packed}[{number}]", module)
-            if changed := self._modules.changed(f"{module}.weight", module, roles, matrix):
-                self._in_packed[place.packed, place.height][number] = changed
+            if changed_matrix := self._modules.changed(f"{module}.weight", module, roles, matrix):
+                self._in_packed[place.packed, place.height][number] = changed_matrix
         elif self._experts.parameters(container):
             self._of_containers[container].append(module)
         else:
@@ -72,8 +72,8 @@ class ExpertChanges:
         Args:
             tensors: the model's tensors by name, which are changed in place.
         """
-        for (name, height), changed in self._in_packed.items():
-            tensors[name] = restacked(tensors[name], changed, height)
+        for (name, height), changed_matrices in self._in_packed.items():
+            tensors[name] = restacked(tensors[name], changed_matrices, height)
         for container, modules in self._of_containers.items():
             parameters = self._targets(container)
             # peft wraps the parameters in the order of their declaration; the first is innermost
@@ -98,7 +98,7 @@ class ExpertChanges:
             parameters: the parameters, as many as there are modules.
             tensors: the model's tensors by name, which are changed in place.
         """
-        pairs = []
+        pairs_of_matrices = []
         for module, parameter in zip(modules, parameters):
             roles = self._names.modules[module]
             if roles.keys() != {"A", "B"}:
@@ -107,10 +107,10 @@ class ExpertChanges:
                 )
                 return
             a, b = roles["A"], roles["B"]
-            fitting = (
+            orientations = (
                 parameter.fitting_orientations(a, b) if {a.dtype, b.dtype} <= FLOATS.keys() else []
             )
-            if not fitting:
+            if not orientations:
                 count, (rows, columns) = len(parameter.experts), parameter.shape
                 self._refusals.mismatch(
                     module,
@@ -118,23 +118,25 @@ class ExpertChanges:
                     f"A {a.dtype} {list(a.shape)} and B {b.dtype} {list(b.shape)}",
                 )
                 return
-            pairs.append((module, parameter, a, b, fitting))
+            pairs_of_matrices.append((module, parameter, a, b, orientations))
         # A square parameter fits in both orientations. It is stored like the parameters that are
         # not square, or else as the shapes of the experts' parameters show.
-        unambiguous = {fitting[0] for *_, fitting in pairs if len(fitting) == 1}
-        if len(unambiguous) == 1:
-            square_transposed = unambiguous.pop()
+        certain_orientations = {
+            orientations[0] for *_, orientations in pairs_of_matrices if len(orientations) == 1
+        }
+        if len(certain_orientations) == 1:
+            are_squares_transposed = certain_orientations.pop()
         else:
-            experts = self._experts.parameters(_unwrapped(modules[0]))
-            square_transposed = bool(is_stored_transposed(experts))
-        for module, parameter, a, b, fitting in pairs:
-            transposed = fitting[0] if len(fitting) == 1 else square_transposed
+            expert_parameters = self._experts.parameters(_unwrapped(modules[0]))
+            are_squares_transposed = bool(is_stored_transposed(expert_parameters))
+        for module, parameter, a, b, orientations in pairs_of_matrices:
+            is_transposed = orientations[0] if len(orientations) == 1 else are_squares_transposed
             rank = a.shape[0] // len(parameter.experts)
             if not self._modules.has_rank(parameter.name, rank):
                 return
             scale = self._settings.scale(parameter.name, rank)
             models = self._modules.models
-            for name, tensor in parameter.changed(a, b, scale, transposed, models):
+            for name, tensor in parameter.changed(a, b, scale, is_transposed, models):
                 self._uses.use_module(name, module)
                 tensors[name] = tensor
 

@@ -64,7 +64,9 @@ class ExpertParameter:
             return []
         shapes = a.shape, b.shape
         return [
-            each for each in (False, True) if shapes == self._fitting_shapes(a, transposed=each)
+            is_transposed
+            for is_transposed in (False, True)
+            if shapes == self._fitting_shapes(a, transposed=is_transposed)
         ]
 
     def _fitting_shapes(
@@ -87,20 +89,22 @@ class ExpertParameter:
         """
         assert isinstance(a, Stored) and isinstance(b, Stored)
         count = len(self.experts)
-        parts: list[Tensor] = []
+        changed_matrices: list[Tensor] = []
         for number, matrices in enumerate(self.experts):
             first_row = 0
             for matrix in matrices:
                 end_row = first_row + matrix.shape[0]
                 left, right = _factors(a, b, number, count, transposed, first_row, end_row)
                 factors = right, left, scale, False
-                parts.append(Adapted.of(matrix.name, matrix, *factors, models=models))
+                changed_matrices.append(Adapted.of(matrix.name, matrix, *factors, models=models))
                 first_row = end_row
         if self.packed is None:
-            yield from ((part.name, part) for part in parts)
+            yield from (
+                (changed_matrix.name, changed_matrix) for changed_matrix in changed_matrices
+            )
         else:
             shape = (count, *self.shape)
-            yield self.packed, Stacked.of(self.packed, shape, tuple(parts))
+            yield self.packed, Stacked.of(self.packed, shape, tuple(changed_matrices))
 
 
 @dataclass(frozen=True)
@@ -216,12 +220,19 @@ def whole_parameter(label: str, name: str, tensor: Tensor) -> ExpertParameter:
 def is_stored_transposed(parameters: Sequence[ExpertParameter]) -> bool | None:
     """Return whether the rows of packed tensors count inputs; None if the shapes do not decide."""
     shapes = {parameter.name.rpartition(".")[2]: parameter.shape for parameter in parameters}
-    first_shape, down = shapes.get("gate_up_proj") or shapes.get("up_proj"), shapes.get("down_proj")
-    if first_shape is None or down is None:
+    first_shape, down_shape = (
+        shapes.get("gate_up_proj") or shapes.get("up_proj"),
+        shapes.get("down_proj"),
+    )
+    if first_shape is None or down_shape is None:
         return None
     factor = 2 if "gate_up_proj" in shapes else 1
-    as_stored = first_shape == (factor * down[1], down[0])
-    return None if as_stored == (first_shape == (down[1], factor * down[0])) else not as_stored
+    fits_as_stored = first_shape == (factor * down_shape[1], down_shape[0])
+    return (
+        None
+        if fits_as_stored == (first_shape == (down_shape[1], factor * down_shape[0]))
+        else not fits_as_stored
+    )
 
 
 def restacked(packed: Tensor, changed: Mapping[int, Tensor], height: int) -> Tensor:
@@ -250,7 +261,7 @@ def _factors(
     Args:
         a: shape (rank * count, in).
         b: shape (out, rank * count).
-        number: the expert's number.
+        number: the expert's number in the layer, from 0.
         count: the number of experts.
         transposed: whether the expert is stored as (in, out).
         first: the first changed row.

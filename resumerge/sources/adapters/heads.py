@@ -54,14 +54,16 @@ def classifier(
     classifier_config["architectures"] = [
         _CLASS_ENDS.sub("", name) + class_ending for name in class_names(config)
     ]
-    labels = _labels(added)
-    if settings.task != "QUESTION_ANS" and labels:
+    label_count = _labels(added)
+    if settings.task != "QUESTION_ANS" and label_count:
         old_labels = config.get("id2label")
-        if not isinstance(old_labels, Mapping) or len(old_labels) != labels:
+        if not isinstance(old_labels, Mapping) or len(old_labels) != label_count:
             classifier_config["id2label"] = {
-                str(number): f"LABEL_{number}" for number in range(labels)
+                str(number): f"LABEL_{number}" for number in range(label_count)
             }
-            classifier_config["label2id"] = {f"LABEL_{number}": number for number in range(labels)}
+            classifier_config["label2id"] = {
+                f"LABEL_{number}": number for number in range(label_count)
+            }
         classifier_config.pop("num_labels", None)
     return classifier_config
 

@@ -34,8 +34,9 @@ def with_adapter(ref: ModelRef, base: Source, adapter: Source) -> Source:
 
     Args:
         ref: ``model+adapter`` as the recipe names it.
-        base: the opened model.
-        adapter: the opened adapter.
+        base: the model without the adapter.
+        adapter: the adapter, opened like a model: its config is an adapter's, and its tensors have
+            the names of the program that wrote it.
 
     Raises:
         InputError: the adapter is not a LoRA, is of an unsupported variant, or does not fit the
@@ -46,40 +47,40 @@ def with_adapter(ref: ModelRef, base: Source, adapter: Source) -> Source:
     is_stage = base.kind == "stage"  # a stage has no files; its adapter is a separate source
     folders = ("", "") if is_stage else ("base/", "adapter/")
     ties = AdapterTies(base, settings, in_folder(folders[0], base.tensors))
-    of_adapter = program.renamed(in_folder(folders[1], adapter.tensors))
-    paired = pair(base, adapter, settings, ties, of_adapter)
-    tensors, config = ties.after(paired.tensors)
+    peft_tensors = program.renamed(in_folder(folders[1], adapter.tensors))
+    pairing = pair(base, adapter, settings, ties, peft_tensors)
+    tensors, config = ties.after(pairing.tensors)
     sources_by_folder = {} if is_stage else dict(zip(folders, (base, adapter)))
-    if paired.problems:
-        raise InputError(paired.problems[:SHOWN])
+    if pairing.problems:
+        raise InputError(pairing.problems[:SHOWN])
     is_pinned = bool(base.revision or adapter.revision)
     return Source(
         ref=ref,
         kind="stage" if is_stage else "lora",
         folder=base.folder,
         revision=f"{base.revision}+{adapter.revision}" if is_pinned else None,
-        config=_config(config, base, tensors, settings, paired.new_head),
+        config=_config(config, base, tensors, settings, pairing.new_head),
         tensors=tensors,
         files={
             prefix + name: replace(file, name=prefix + name)
-            for prefix, part in sources_by_folder.items()
-            for name, file in part.files.items()
+            for prefix, source in sources_by_folder.items()
+            for name, file in source.files.items()
         },
         companions={
             prefix + name: replace(file, name=prefix + name)
-            for prefix, part in sources_by_folder.items()
-            for name, file in part.companions.items()
+            for prefix, source in sources_by_folder.items()
+            for name, file in source.companions.items()
         },
         base=base,
         adapter=adapter,
         single=base.single,
-        notes=(*base.notes, *adapter.notes, *paired.notes),
+        notes=(*base.notes, *adapter.notes, *pairing.notes),
         components=base.components,
         modules=base.modules,
         left_out=(
-            *_replaced(ties.tensors, paired.tensors),
-            *_tied(paired.tensors, tensors),
-            *paired.left_out,
+            *_replaced(ties.tensors, pairing.tensors),
+            *_tied(pairing.tensors, tensors),
+            *pairing.left_out,
             *(
                 replace(unused, tensor=_in_file(folders[0], unused.tensor))
                 for unused in base.left_out
@@ -118,8 +119,8 @@ def _in_file(folder: str, tensor: Tensor) -> Tensor:
 def _replaced(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> Iterator[LeftOut]:
     """Yield the model's tensors that the adapter changes or replaces."""
     for name, tensor in before.items():
-        of_classifier = name not in after and is_language_head(name)
-        if of_classifier or after.get(name, tensor) is not tensor:
+        is_removed_head = name not in after and is_language_head(name)
+        if is_removed_head or after.get(name, tensor) is not tensor:
             yield LeftOut(tensor, UnusedReason.REPLACED)
 
 
@@ -141,9 +142,11 @@ def _config(
     if new_head:
         config = classifier(config, settings, new_head)
     row_counts = [
-        (old.shape[0], tensors[name].shape[0])
-        for name, old in base.tensors.items()
-        if is_embedding(name) and old.shape and tensors[name].shape[0] != old.shape[0]
+        (base_tensor.shape[0], tensors[name].shape[0])
+        for name, base_tensor in base.tensors.items()
+        if is_embedding(name)
+        and base_tensor.shape
+        and tensors[name].shape[0] != base_tensor.shape[0]
     ]
     for rows, new_rows in row_counts:
         config = _with_value(config, "vocab_size", rows, new_rows)

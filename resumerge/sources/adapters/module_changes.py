@@ -66,10 +66,10 @@ class ModuleChanges:
                 return None
         rank = a.shape[0] if a.shape else 0
         orientations = [
-            transposed for transposed in (False, True) if _fits(a, b, weight, transposed)
+            is_transposed for is_transposed in (False, True) if _fits(a, b, weight, is_transposed)
         ]
         if "embedding_A" in roles:
-            orientations = [transposed for transposed in orientations if transposed]
+            orientations = [is_transposed for is_transposed in orientations if is_transposed]
         if not orientations or rank == 0:
             self._refusals.mismatch(
                 module,
@@ -77,7 +77,7 @@ class ModuleChanges:
                 f"A {list(a.shape)} and B {list(b.shape)}",
             )
             return None
-        transposed = (
+        is_transposed = (
             self._orientations.is_transposed(name) if len(orientations) == 2 else orientations[0]
         )
         if not self.has_rank(module, rank):
@@ -90,7 +90,7 @@ class ModuleChanges:
             self._refusals.mismatch(module, "one alpha", alpha)
             return None
         scale = self._settings.scale(module, rank, alpha=1.0 if alpha else None)
-        factors = a, b, scale, transposed, magnitude, alpha
+        factors = a, b, scale, is_transposed, magnitude, alpha
         return Adapted.of(name, weight, *factors, models=self.models)
 
     def has_rank(self, module: str, rank: int) -> bool:
@@ -114,15 +114,15 @@ class ModuleChanges:
         """Return an embedding with the adapter's rows of tokens; None if they do not fit."""
         tokens = tokens_of(module, self._settings.tokens)
         are_floats = {weight.dtype, delta.dtype} <= FLOATS.keys()
-        changed = with_rows(name, weight, delta, tokens) if are_floats else None
-        if changed is None:
+        changed_table = with_rows(name, weight, delta, tokens) if are_floats else None
+        if changed_table is None:
             self._refusals.mismatch(
                 module,
                 "trainable_token_indices in the adapter's config: a row for each, of "
                 f"{list(weight.shape)}, as in {self.models[0]}",
                 f"{len(tokens)} tokens and {delta.dtype} {list(delta.shape)}",
             )
-        return changed
+        return changed_table
 
 
 def _fits(a: Tensor, b: Tensor, weight: Tensor, transposed: bool) -> bool:
@@ -131,7 +131,7 @@ def _fits(a: Tensor, b: Tensor, weight: Tensor, transposed: bool) -> bool:
     Args:
         a: the matrix A, (rank, in); for a convolution, with the dimensions of its kernel.
         b: the matrix B, (out, rank).
-        weight: the weight.
+        weight: the model's weight as it is stored.
         transposed: whether to compare with the transpose.
     """
     if len(a.shape) < 2 or len(b.shape) < 2 or len(weight.shape) < 2:

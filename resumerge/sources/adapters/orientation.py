@@ -42,8 +42,8 @@ class Orientations:
             return False
         if stack not in self._of_stacks:
             self._of_stacks[stack] = self._is_stack_transposed(stack)
-        transposed = self._of_stacks[stack]
-        return self._default if transposed is None else transposed
+        is_stack_transposed = self._of_stacks[stack]
+        return self._default if is_stack_transposed is None else is_stack_transposed
 
     def _is_stack_transposed(self, stack: str) -> bool | None:
         """Return whether a stack's weights are transposed; None if its biases do not decide."""
@@ -54,15 +54,15 @@ class Orientations:
         """Yield the orientation of each weight of a stack that its bias decides."""
         for name, weight in self._tensors.items():
             bias = self._tensors.get(f"{name.removesuffix('.weight')}.bias")
-            transposed = transposed_by(bias, weight)
-            if transposed is not None and _stack(name) == stack:
-                yield transposed
+            is_weight_transposed = transposed_by(bias, weight)
+            if is_weight_transposed is not None and _stack(name) == stack:
+                yield is_weight_transposed
 
 
 def transposed_by(bias: Tensor | None, weight: Tensor) -> bool | None:
     """Return whether a weight is stored as (in, out), by its bias; None if this is unclear."""
-    undecidable = len(weight.shape) != 2 or weight.shape[0] == weight.shape[1]
-    if bias is None or undecidable or len(bias.shape) != 1 or bias.numel not in weight.shape:
+    is_undecidable = len(weight.shape) != 2 or weight.shape[0] == weight.shape[1]
+    if bias is None or is_undecidable or len(bias.shape) != 1 or bias.numel not in weight.shape:
         return None
     return bias.numel == weight.shape[1]
 

@@ -63,8 +63,8 @@ def pair(
     """Return the tensors of a model, changed by an adapter.
 
     Args:
-        base: the model.
-        adapter: the adapter.
+        base: the model without the adapter.
+        adapter: the adapter, for its reference and its config in messages and notes.
         settings: the adapter's config.
         ties: the model's tensors by all their names, with the file names of the combined source.
         of_adapter: the adapter's tensors under PEFT's names, with the file names of the combined
@@ -73,36 +73,38 @@ def pair(
     refusals = Refusals(base, adapter)
     names = AdapterNames.of(of_adapter)
     _check_names(names, refusals)
-    known = ModelNames(ties.tensors)
-    known.learn_prefix(f"{module}.weight" for module in names.modules)
+    model_names = ModelNames(ties.tensors)
+    model_names.learn_prefix(f"{module}.weight" for module in names.modules)
     uses = Uses(names, refusals)
     tensors = dict(ties.tensors)
 
-    replacements = Replacements(names, known, settings, ties, uses, refusals)
+    replacements = Replacements(names, model_names, settings, ties, uses, refusals)
     replacements.apply(tensors)
-    models = base.ref.text, f"{base.ref.text}+{adapter.ref.text}"
+    model_texts = base.ref.text, f"{base.ref.text}+{adapter.ref.text}"
     orientations = Orientations(ties.tensors, settings.fan_in_fan_out)
-    changes = ModuleChanges(models, settings, orientations, refusals)
-    experts = Experts(known, ties.tensors)
-    of_experts = ExpertChanges(experts, names, settings, changes, uses, refusals)
-    _Modules(names, known, ties, changes, of_experts, uses, refusals).change(tensors)
-    of_experts.apply(tensors)
+    module_changes = ModuleChanges(model_texts, settings, orientations, refusals)
+    experts = Experts(model_names, ties.tensors)
+    expert_changes = ExpertChanges(experts, names, settings, module_changes, uses, refusals)
+    _Modules(names, model_names, ties, module_changes, expert_changes, uses, refusals).change(
+        tensors
+    )
+    expert_changes.apply(tensors)
 
     if not refusals.problems:
         check_complete(settings, ties.tensors, names, uses, refusals)
     check_tokens(tensors, ties.tensors, refusals)
     grow_biases_of_heads(tensors, ties=ties, refusals=refusals)
-    if strange := ties.strange(tensors):
-        refusals.unknown_ties(strange)
+    if tensor_of_unknown_ties := ties.strange(tensors):
+        refusals.unknown_ties(tensor_of_unknown_ties)
 
-    ignored = [LeftOut(of_adapter[name], UnusedReason.NOT_LOADED) for name in names.ignored]
+    ignored_tensors = [LeftOut(of_adapter[name], UnusedReason.NOT_LOADED) for name in names.ignored]
     removed_heads = _language_heads(tensors, ties.tensors) if replacements.new_head else []
     for name in removed_heads:
         del tensors[name]
     return Paired(
         tensors=tensors,
         new_head=replacements.new_head,
-        left_out=[*replacements.left_out, *ignored],
+        left_out=[*replacements.left_out, *ignored_tensors],
         notes=_notes(adapter.ref.text, names.ignored, list(replacements.new_head), removed_heads),
         problems=refusals.problems,
     )
@@ -165,9 +167,11 @@ class _Modules:
         """Return the names that are tied to an embedding and have no rows of tokens themselves."""
         modules = self._names.modules.items()
         adapted_names = {
-            self._known.find(f"{m}.weight") for m, roles in modules if "delta" in roles
+            self._known.find(f"{module}.weight") for module, roles in modules if "delta" in roles
         }
-        return [other for other in self._ties.others(name) if other not in adapted_names]
+        return [
+            tied_name for tied_name in self._ties.others(name) if tied_name not in adapted_names
+        ]
 
 
 def _check_names(names: AdapterNames, refusals: Refusals) -> None:
@@ -176,8 +180,8 @@ def _check_names(names: AdapterNames, refusals: Refusals) -> None:
         refusals.problem("The adapter has no tensors", "none", expected="LoRA matrices")
     for key in names.unknown:
         refusals.unknown(key)
-    for first, second in names.doubled:
-        refusals.doubled(first, second)
+    for first_name, second_name in names.doubled:
+        refusals.doubled(first_name, second_name)
 
 
 def _language_heads(tensors: Mapping[str, Tensor], base: Mapping[str, Tensor]) -> list[str]:

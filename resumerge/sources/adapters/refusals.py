@@ -38,11 +38,11 @@ def without_config(adapter: Source) -> InputError:
         fix = OF_TORCHTUNE
     else:
         fix = "put the adapter_config.json that was saved with it beside it, and name the folder"
-    programs = " or ".join(program.name for program in PROGRAMS if not program.has_config)
+    program_names = " or ".join(program.name for program in PROGRAMS if not program.has_config)
     return refuse(
         "The adapter has no adapter_config.json, and its names are not those of one program",
         where=adapter.ref.text,
-        expected=f"an adapter_config.json, or all names as {programs} give them",
+        expected=f"an adapter_config.json, or all names as {program_names} give them",
         found=some(sorted(unknown_names or adapter.tensors), most=5)[:300],
         fix=fix,
     )
@@ -54,7 +54,7 @@ def problem_with(
     """Return a problem with a tensor or module of an adapter.
 
     Args:
-        adapter: the adapter.
+        adapter: the adapter, which the message names by its reference in the recipe.
         what: the problem in words.
         name: the name of the tensor or module.
         expected: the expected content; empty for an adapter of peft.
@@ -74,8 +74,8 @@ class Refusals:
     """The collector of the problems of one adapter on its model.
 
     Args:
-        base: the model.
-        adapter: the adapter.
+        base: the model that the adapter is added to in the recipe.
+        adapter: the adapter, opened; its config may name the model that it was trained on.
 
     Attributes:
         model: the model's reference in the recipe.

@@ -73,9 +73,9 @@ class Replacements:
             return
         self._uses.use(target, "", key)
         tensors[target] = self._replacing(target, tensor)
-        for other in self._ties.sharing(target, key):
-            self.left_out.append(LeftOut(tensors[other], UnusedReason.TIED))
-            tensors[other] = replace(tensors[target], name=other)
+        for tied_name in self._ties.sharing(target, key):
+            self.left_out.append(LeftOut(tensors[tied_name], UnusedReason.TIED))
+            tensors[tied_name] = replace(tensors[target], name=tied_name)
 
     def _replacing(self, name: str, tensor: Tensor) -> Tensor:
         """Return a whole tensor of the adapter with the name and dtype of the one it replaces."""
@@ -83,10 +83,12 @@ class Replacements:
         tensor = replace(tensor, name=name)
         if base_tensor is None:
             return tensor
-        of_head = is_head(re.sub(r"\bbias$", "weight", name))
-        grown = (is_embedding(name) or of_head) and tensor.shape[1:] == base_tensor.shape[1:]
-        if tensor.shape != base_tensor.shape and not grown:
+        is_of_head = is_head(re.sub(r"\bbias$", "weight", name))
+        is_grown = (is_embedding(name) or is_of_head) and tensor.shape[1:] == base_tensor.shape[1:]
+        if tensor.shape != base_tensor.shape and not is_grown:
             expected = f"{list(base_tensor.shape)}, as in {self._refusals.model}"
             self._refusals.mismatch(name, expected, tensor)
-        both_floats = {tensor.dtype, base_tensor.dtype} <= FLOATS.keys()
-        return Rounded.of(tensor, base_tensor.dtype, takes_operand=True) if both_floats else tensor
+        are_both_floats = {tensor.dtype, base_tensor.dtype} <= FLOATS.keys()
+        return (
+            Rounded.of(tensor, base_tensor.dtype, takes_operand=True) if are_both_floats else tensor
+        )

@@ -34,14 +34,14 @@ def check_tokens(
         refusals: the collector of problems.
     """
     tables = [name for name in of_base if is_embedding(name) or is_head(name)]
-    grown = {
+    grown_by_old_shape = {
         old.shape: name
         for name in tables
         for old in [of_base[name]]
         if tensors[name].shape != old.shape and tensors[name].shape[1:] == old.shape[1:] != ()
     }
     for name in tables:
-        larger = grown.get(tensors[name].shape)
+        larger = grown_by_old_shape.get(tensors[name].shape)
         if larger is not None:
             refusals.problem(
                 "The adapter adds tokens to one of embedding and head alone",
@@ -66,39 +66,41 @@ def grow_biases_of_heads(tensors: dict[str, Tensor], ties: AdapterTies, refusals
         ties: the model's tensors before the adapter.
         refusals: the collector of problems.
     """
-    grown = {
+    new_row_counts = {
         old.shape[0]: tensors[name].shape[0]
         for name, old in ties.tensors.items()
         if is_embedding(name) and tensors[name].shape[:1] > old.shape[:1] > ()
     }
     for name, bias in list(tensors.items()):
         weight = tensors.get(f"{name.rpartition('.')[0]}.weight")
-        tokens = grown.get(bias.numel)
-        if tokens is None or not name.endswith("bias"):
+        token_count = new_row_counts.get(bias.numel)
+        if token_count is None or not name.endswith("bias"):
             continue
-        tied_biases = (tensors[n] for n in ties.others(name) if tensors[n].numel == tokens)
-        if extended := next(tied_biases, None):
-            tensors[name] = replace(extended, name=name)
+        tied_biases = (tensors[n] for n in ties.others(name) if tensors[n].numel == token_count)
+        if extended_bias := next(tied_biases, None):
+            tensors[name] = replace(extended_bias, name=name)
         elif name.endswith(_PADDED) and bias.shape[0] == 1:
-            zeros = Filled(name, bias.dtype, (1, tokens - bias.numel), 0.0)
-            tensors[name] = Stacked.of(name, (1, tokens), (bias, zeros))
-        elif weight is None or weight.shape[:1] == (tokens,):
-            refusals.mismatch(name, f"{tokens} elements, because the adapter adds tokens", bias)
+            zeros = Filled(name, bias.dtype, (1, token_count - bias.numel), 0.0)
+            tensors[name] = Stacked.of(name, (1, token_count), (bias, zeros))
+        elif weight is None or weight.shape[:1] == (token_count,):
+            refusals.mismatch(
+                name, f"{token_count} elements, because the adapter adds tokens", bias
+            )
 
 
 def tokens_of(module: str, indices: TokenIndices) -> Sequence[int]:
     """Return the tokens whose rows of a module are trained; empty if the config lists none."""
     if not isinstance(indices, Mapping):
         return indices
-    endings = [end for end in indices if f".{module}".endswith(f".{end}")]
-    return indices[max(endings, key=len)] if endings else ()
+    matching_endings = [ending for ending in indices if f".{module}".endswith(f".{ending}")]
+    return indices[max(matching_endings, key=len)] if matching_endings else ()
 
 
 def with_rows(name: str, table: Tensor, delta: Tensor, tokens: Sequence[int]) -> Tensor | None:
     """Return a table in which an adapter's rows replace the rows of some tokens.
 
     Args:
-        name: the result's name.
+        name: the name of the new table; the model's name of the old one.
         table: shape (tokens, width).
         delta: the new rows: shape (len(tokens), width).
         tokens: for each new row, the number of the row that it replaces.
@@ -107,8 +109,10 @@ def with_rows(name: str, table: Tensor, delta: Tensor, tokens: Sequence[int]) ->
         the new table, in the old table's dtype; None if the rows do not fit.
     """
     rows = table.shape[0] if len(table.shape) == 2 else 0
-    fits = delta.shape == (len(tokens), *table.shape[1:]) and len(set(tokens)) == len(tokens)
-    if not tokens or not fits or not all(0 <= token < rows for token in tokens):
+    has_fitting_rows = delta.shape == (len(tokens), *table.shape[1:]) and len(set(tokens)) == len(
+        tokens
+    )
+    if not tokens or not has_fitting_rows or not all(0 <= token < rows for token in tokens):
         return None
     origins, firsts = np.zeros(rows, np.int64), np.arange(rows, dtype=np.int64)
     origins[list(tokens)] = 1

@@ -28,7 +28,7 @@ class AdapterTies:
     """The groups of tied names of one model, before and after an adapter changes tensors.
 
     Args:
-        base: the model.
+        base: the model without the adapter; its config and names show which tensors are tied.
         settings: the adapter's config.
         of_base: the model's tensors, with the file names of the combined source.
     """
@@ -70,11 +70,11 @@ class AdapterTies:
         if ".base_layer." in key:
             return False
         module = key.rpartition(".")[0]
-        steps = module.split(".")
-        parents = [".".join(steps[: n + 1]) for n in range(len(steps))]
+        words = module.split(".")
+        module_and_parents = [".".join(words[: n + 1]) for n in range(len(words))]
         saved_modules = self._settings.modules_to_save
         return ".modules_to_save" in key or any(
-            p.endswith(s) for p in parents for s in saved_modules
+            p.endswith(s) for p in module_and_parents for s in saved_modules
         )
 
     def after(self, tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -86,35 +86,43 @@ class AdapterTies:
         Args:
             tensors: the tensors as the adapter changes them, with an entry for each name.
         """
-        changed = dict(tensors)
+        changed_tensors = dict(tensors)
         if self._settings.ties_weights:
-            self._tie(changed)
-        if all(self._is_one(group, changed) for group in self._groups):
+            self._tie(changed_tensors)
+        if all(self._is_one(group, changed_tensors) for group in self._groups):
             for name in self._absent:
-                changed.pop(name, None)
-            return changed, dict(self._config)
-        return changed, untied_config(self._config)
+                changed_tensors.pop(name, None)
+            return changed_tensors, dict(self._config)
+        return changed_tensors, untied_config(self._config)
 
     def strange(self, tensors: Mapping[str, Tensor]) -> str | None:
         """Return the name of a changed embedding or head whose ties are unknown; None if none."""
         if not head_is_unknown(self._config, self._before):
             return None
-        changed = (name for name, tensor in tensors.items() if tensor != self._before.get(name))
-        return next((name for name in changed if is_embedding(name) or is_head(name)), None)
+        changed_names = (
+            name for name, tensor in tensors.items() if tensor != self._before.get(name)
+        )
+        return next((name for name in changed_names if is_embedding(name) or is_head(name)), None)
 
     def _tie(self, tensors: dict[str, Tensor]) -> None:
         """Store a changed embedding under all its tied names (``ensure_weight_tying``)."""
         for group in self._groups:
-            source = next((n for n in group if is_embedding(n)), None)
-            if source is not None and tensors[source] != self._before[source]:
-                tensors |= {name: replace(tensors[source], name=name) for name in group}
+            embedding_name = next((n for n in group if is_embedding(n)), None)
+            if (
+                embedding_name is not None
+                and tensors[embedding_name] != self._before[embedding_name]
+            ):
+                tensors |= {name: replace(tensors[embedding_name], name=name) for name in group}
 
     def _is_one(self, group: tuple[str, ...], tensors: Mapping[str, Tensor]) -> bool:
         """Return whether all names of a group still mean one tensor."""
         if all(tensors.get(name) == self._before[name] for name in group):
             return True
-        first, *others = (tensors.get(name) for name in group)
-        return all(first and other and _is_same(first, other) for other in others)
+        first_tensor, *other_tensors = (tensors.get(name) for name in group)
+        return all(
+            first_tensor and other_tensor and _is_same(first_tensor, other_tensor)
+            for other_tensor in other_tensors
+        )
 
 
 def _is_same(one: Tensor, other: Tensor) -> bool:

@@ -67,7 +67,7 @@ class Chunk(NamedTuple):
         dtype: safetensors' name of the elements' type.
         file: the name of the file with the bytes.
         start: the offset of the first byte in the file.
-        nbytes: the number of bytes.
+        nbytes: the number of bytes, which include torch.save's archive around the elements.
     """
 
     name: str
@@ -110,14 +110,14 @@ class Distributed(WeightFormat):
         return sorted({chunk.file for saved in self.tensors.values() for chunk in saved.chunks})
 
     def read_header(self, read: ReadRange, *, size: int, file: str, where: str) -> Header:
-        hashed = xxhash.xxh3_128(self.digest.encode())
+        digest_of_all = xxhash.xxh3_128(self.digest.encode())
         chunks: dict[str, Stored] = {}
         for saved in self.tensors.values():
             for chunk in saved.chunks:
                 if chunk.file == file:
                     chunks[chunk.name], digest = self._stored(chunk, read, size, where)
-                    hashed.update(digest.encode())
-        return Header(chunks, hashed.hexdigest())
+                    digest_of_all.update(digest.encode())
+        return Header(chunks, digest_of_all.hexdigest())
 
     def joined(self, chunks: Mapping[str, Stored]) -> dict[str, Tensor]:
         """Return the tensors of the model, by name.
@@ -337,9 +337,9 @@ def _check_cover(name: str, shape: tuple[int, ...], chunks: Sequence[Chunk], whe
     """
     if any("\ud800" <= letter <= "\udfff" for letter in name):
         raise _unfit(where, "names in UTF-8", "half a surrogate pair")
-    expected = f"chunks that cover {name[:200]!r} {list(shape)}, each element once"
+    expected_chunks = f"chunks that cover {name[:200]!r} {list(shape)}, each element once"
     if any(len(chunk.shape) != len(shape) or len(chunk.offsets) != len(shape) for chunk in chunks):
-        raise _unfit(where, expected, "chunks of other dimensions")
+        raise _unfit(where, expected_chunks, "chunks of other dimensions")
     cell_count = 1
     cell_ends: list[dict[int, int]] = []
     for axis, count in enumerate(shape):
@@ -351,15 +351,15 @@ def _check_cover(name: str, shape: tuple[int, ...], chunks: Sequence[Chunk], whe
             if offset + count != end[offset]:
                 chunk_end = [a + b for a, b in zip(chunk.offsets, chunk.shape)]
                 chunk_range = f"{list(chunk.offsets)} to {chunk_end}: a gap, or an overlap"
-                raise _unfit(where, expected, chunk_range)
-    starts = all(min(end, default=0) == 0 for end in cell_ends)
+                raise _unfit(where, expected_chunks, chunk_range)
+    starts_at_zero = all(min(end, default=0) == 0 for end in cell_ends)
     if (
         not chunks
-        or not starts
+        or not starts_at_zero
         or len(chunks) != cell_count
         or len({c.offsets for c in chunks}) != cell_count
     ):
-        raise _unfit(where, expected, f"{len(chunks)} chunks with gaps, or twice the same")
+        raise _unfit(where, expected_chunks, f"{len(chunks)} chunks with gaps, or twice the same")
 
 
 def _whole_numbers(values: Any) -> tuple[int, ...]:

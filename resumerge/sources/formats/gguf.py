@@ -103,7 +103,7 @@ def whole_values(
     Args:
         read: reads ranges of the file.
         size: the size of the file in bytes.
-        file: the name of the file.
+        file: the file's path relative to the source's folder.
         where: the file's name in messages.
         names: the keys of arrays that are returned even if they are longer than `KEPT`.
 
@@ -146,21 +146,21 @@ class _Reader:
         Raises:
             InputError: the file is damaged, or has a version or tensor types that cannot be read.
         """
-        tensors, values = self._counts()
-        metadata = dict(self._values(values))
-        entries = [self._tensor_entry() for _ in range(tensors)]
+        tensor_count, value_count = self._counts()
+        metadata = dict(self._values(value_count))
+        entries = [self._tensor_entry() for _ in range(tensor_count)]
         alignment = self._alignment(metadata.get("general.alignment", USUAL_ALIGNMENT))
         data_start = -(-self._place // alignment) * alignment
         self._forget()
-        tensors_by_name, coded = self._tensors(entries, data_start, alignment)
+        tensors_by_name, coded_blocks = self._tensors(entries, data_start, alignment)
         return Header(
-            tensors_by_name, self._digest.hexdigest(), described=Description(metadata, coded)
+            tensors_by_name, self._digest.hexdigest(), described=Description(metadata, coded_blocks)
         )
 
     def described(self) -> dict[str, Any]:
         """Return the metadata values of the model, by key."""
-        _, values = self._counts()
-        return dict(self._values(values))
+        _, value_count = self._counts()
+        return dict(self._values(value_count))
 
     @property
     def _place(self) -> int:
@@ -175,14 +175,14 @@ class _Reader:
         if len(self._data) - self._at >= count:
             return
         self._forget()
-        missing = count - len(self._data)
+        missing_bytes = count - len(self._data)
         if self._start + count > min(self.size, LARGEST_HEADER):
             self._bad(
                 f"a header of at most {min(self.size, LARGEST_HEADER)} bytes",
                 f"{count} bytes more after {self._start}",
             )
         start = self._start + len(self._data)
-        end = min(start + max(missing, self.piece), self.size)
+        end = min(start + max(missing_bytes, self.piece), self.size)
         self._data += self.read(start, end)
         if len(self._data) < count:
             self._bad(f"{self.size} bytes", f"{start + len(self._data)}: the file became shorter")
@@ -199,10 +199,10 @@ class _Reader:
         Args:
             form: the number's type as a format character of `struct`.
         """
-        packed = struct.Struct("<" + form)
-        self._need(packed.size)
-        [number] = packed.unpack_from(self._data, self._at)
-        self._at += packed.size
+        number_format = struct.Struct("<" + form)
+        self._need(number_format.size)
+        [number] = number_format.unpack_from(self._data, self._at)
+        self._at += number_format.size
         return number
 
     def _text(self, longest: int, what: str) -> str:
@@ -242,22 +242,22 @@ class _Reader:
                 found=f"version {swapped}, big-endian" if swapped < 100 else f"version {version}",
                 fix="convert the original model again, with a converter of today",
             )
-        tensors, values = self._take("Q"), self._take("Q")
-        if tensors > MOST_TENSORS or values > MOST_VALUES:
+        tensor_count, value_count = self._take("Q"), self._take("Q")
+        if tensor_count > MOST_TENSORS or value_count > MOST_VALUES:
             self._bad(
                 f"at most {MOST_TENSORS:,} tensors and {MOST_VALUES:,} values",
-                f"{tensors:,} and {values:,}",
+                f"{tensor_count:,} and {value_count:,}",
             )
-        return tensors, values
+        return tensor_count, value_count
 
     def _values(self, count: int) -> Iterator[tuple[str, Any]]:
         """Yield the key and value of each metadata value; None for an array that is skipped."""
-        names = set[str]()
+        previous_names = set[str]()
         for _ in range(count):
             name = self._text(LONGEST_NAME, "a name")
-            if name in names:
+            if name in previous_names:
                 self._bad("each name once", f"{name!r} twice")
-            names.add(name)
+            previous_names.add(name)
             kind = self._take("I")
             yield name, self._array(name) if kind == _ARRAY else self._value(name, kind)
 
@@ -296,14 +296,14 @@ class _Reader:
         """Skip texts. Texts that are in memory are skipped without a call for each."""
         length_of = struct.Struct("<Q").unpack_from
         while count:
-            data, at, end = self._data, self._at, len(self._data)
-            while count and at + 8 <= end:
-                [length] = length_of(data, at)
-                if length > end - at - 8:
+            data, position, data_end = self._data, self._at, len(self._data)
+            while count and position + 8 <= data_end:
+                [length] = length_of(data, position)
+                if length > data_end - position - 8:
                     break
-                at += 8 + length
+                position += 8 + length
                 count -= 1
-            self._at = at
+            self._at = position
             if count:
                 self._text_passed(name)
                 count -= 1
@@ -316,8 +316,8 @@ class _Reader:
         self._at += length
 
     def _alignment(self, found: Any) -> int:
-        fits = type(found) is int and 8 <= found <= LARGEST_ALIGNMENT
-        if not fits or found & (found - 1):
+        is_allowed_size = type(found) is int and 8 <= found <= LARGEST_ALIGNMENT
+        if not is_allowed_size or found & (found - 1):
             self._bad("an alignment that is a power of two from 8 on", repr(found)[:40])
         alignment: int = found
         return alignment
@@ -343,7 +343,7 @@ class _Reader:
             begin: the offset of the data in the file.
             alignment: the alignment of tensors in the file, in bytes.
         """
-        tensors, coded = dict[str, Stored](), dict[str, GgufBlocks]()
+        tensors, coded_blocks = dict[str, Stored](), dict[str, GgufBlocks]()
         for name, shape, kind, offset in entries:
             if name in tensors:
                 self._bad("each name once", f"tensor {name!r} twice")
@@ -356,9 +356,9 @@ class _Reader:
                         f"rows of whole blocks, each of {elements} elements",
                         f"tensor {name!r} in {scheme}, of shape {list(shape)}",
                     )
-                rows = (*shape[:-1], shape[-1] // elements * nbytes)
-                stored = Stored(name, "U8", rows, self.file, begin + offset)
-                coded[name] = GgufBlocks(scheme, elements, nbytes, shape)
+                packed_shape = (*shape[:-1], shape[-1] // elements * nbytes)
+                stored = Stored(name, "U8", packed_shape, self.file, begin + offset)
+                coded_blocks[name] = GgufBlocks(scheme, elements, nbytes, shape)
             tensors[name] = stored
         end = begin
         for stored in sorted(tensors.values(), key=lambda t: (t.offset, t.nbytes)):
@@ -376,7 +376,7 @@ class _Reader:
             end += -(-stored.nbytes // alignment) * alignment
         if self.size > max(end, begin):
             self._bad(f"{end} bytes in the file", f"{self.size} bytes")
-        return tensors, coded
+        return tensors, coded_blocks
 
     def _coding(self, name: str, kind: int) -> tuple[str, int, int]:
         if kind in CODED:

@@ -31,7 +31,9 @@ def format_of(file: str) -> WeightFormat:
 
 def is_readable(file: str) -> bool:
     """Return whether a file's name has the suffix of one of `FORMATS`."""
-    return file.endswith(tuple(suffix for known in FORMATS for suffix in known.suffixes))
+    return file.endswith(
+        tuple(suffix for weight_format in FORMATS for suffix in weight_format.suffixes)
+    )
 
 
 def looks_like_weights(file: str) -> bool:
@@ -43,7 +45,7 @@ def read_header(path: Path, file: str) -> Header:
     """Read and validate the header of a local weight file.
 
     Args:
-        path: the file.
+        path: the file on this disk; `file`, and not this path, decides the format.
         file: the file's path relative to the source's folder, for each `Stored`.
 
     Raises:

@@ -183,12 +183,12 @@ _CONTENT = ("the places of tensors", "a dictionary of tensors")
 
 def _refused(what: str, where: str, found: str) -> InputError:
     is_weights = what == WEIGHTS
-    reads = ", as torch.load reads it with weights_only=True" if is_weights else " alone"
+    reading_rule = ", as torch.load reads it with weights_only=True" if is_weights else " alone"
     return refuse(
         f"The {what} contains more than {'weights' if is_weights else _CONTENT[0]}, "
         "so it is not read",
         where=where,
-        expected=f"{_CONTENT[is_weights]}{reads}",
+        expected=f"{_CONTENT[is_weights]}{reading_rule}",
         found=found[:300],
         fix="do not use this file; if you trust its author, ask for a safetensors file",
     )
@@ -327,11 +327,11 @@ class _Machine:
             raise _Unreadable("attributes of something that is not a dictionary")
 
     def storage(self, _: Any) -> None:
-        tag, kind, key, _location, size, *view = self._stack.pop()
+        tag, kind, key, _location, size, *view_facts = self._stack.pop()
         if tag != "storage" or not isinstance(kind, _Name) or kind.name not in STORAGES:
             kind_name = kind if isinstance(kind, _Name) else f"a {type(kind).__name__}"
             raise _Unreadable(f"a reference to {kind_name}")
-        if any(part is not None for part in view):
+        if any(view_fact is not None for view_fact in view_facts):
             raise _Unreadable("a view of another storage")
         if type(size) is not int or not isinstance(key, str | int):
             raise TypeError("not a storage")
@@ -350,12 +350,12 @@ def _known(name: _Name) -> Any:
     """
     if name.module == "torch" and name.name in DTYPES:
         return DTYPES[name.name]
-    storage = name.module in ("torch", "torch.storage", "torch.cuda") and name.name in STORAGES
-    if storage or (name.module, name.name) in _CALLS:
+    is_storage = name.module in ("torch", "torch.storage", "torch.cuda") and name.name in STORAGES
+    if is_storage or (name.module, name.name) in _CALLS:
         return name
     package = name.module.partition(".")[0]
-    harmless = (name.module, name.name) in _HARMLESS
-    if harmless or package not in _NEVER_SAVED:
+    is_harmless = (name.module, name.name) in _HARMLESS
+    if is_harmless or package not in _NEVER_SAVED:
         return Opaque(f"{name}"[:200])
     raise _Unreadable(f"{name}"[:200])
 

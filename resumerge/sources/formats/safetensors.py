@@ -103,15 +103,15 @@ def _tensors(
         if name != METADATA:
             tensors[name] = _tensor(name, entry, data_start, data_size, file, where)
     end = 0
-    for info in sorted(tensors.values(), key=lambda t: (t.offset, t.nbytes)):
-        if info.offset - data_start != end:
+    for stored_tensor in sorted(tensors.values(), key=lambda t: (t.offset, t.nbytes)):
+        if stored_tensor.offset - data_start != end:
             raise damaged(
                 FORMAT,
                 where,
-                f"tensor {info.name!r} to begin at data byte {end}",
-                f"data byte {info.offset - data_start}: tensors overlap or leave a hole",
+                f"tensor {stored_tensor.name!r} to begin at data byte {end}",
+                f"data byte {stored_tensor.offset - data_start}: tensors overlap or leave a hole",
             )
-        end += info.nbytes
+        end += stored_tensor.nbytes
     if end != data_size:
         raise damaged(FORMAT, where, f"{data_start + end} bytes in the file", f"{file_size} bytes")
     return tensors
@@ -156,7 +156,7 @@ def _tensor(
         raise damaged(
             FORMAT, where, f"a dtype of {', '.join(BITS)}", f"tensor {name!r} with {dtype!r}"
         )
-    info = Stored(name, dtype, tuple(shape), file, data_start + begin)
+    stored_tensor = Stored(name, dtype, tuple(shape), file, data_start + begin)
     if end > data_size or begin > end:
         raise damaged(
             FORMAT,
@@ -164,11 +164,11 @@ def _tensor(
             f"data within {data_size} bytes",
             f"tensor {name!r} at {begin}..{end}: the file is truncated, or its header is wrong",
         )
-    if (end - begin) * 8 != info.numel * BITS[dtype]:
+    if (end - begin) * 8 != stored_tensor.numel * BITS[dtype]:
         raise damaged(
             FORMAT,
             where,
-            f"{info.numel * BITS[dtype] // 8} bytes for {dtype} {list(shape)}",
+            f"{stored_tensor.numel * BITS[dtype] // 8} bytes for {dtype} {list(shape)}",
             f"{end - begin} bytes for tensor {name!r}",
         )
-    return info
+    return stored_tensor

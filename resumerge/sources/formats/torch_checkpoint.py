@@ -65,9 +65,9 @@ class TorchCheckpoint(WeightFormat):
         elif first_bytes.startswith(LEGACY_MAGIC):
             values, places, digest = _legacy_file(stream, read, where)
         else:
-            expected = "a torch checkpoint (a zip archive)"
+            expected_kind = "a torch checkpoint (a zip archive)"
             raise damaged_from_start(
-                FORMAT, where, first_bytes, expected, f"a file with {first_bytes[:8]!r}"
+                FORMAT, where, first_bytes, expected_kind, f"a file with {first_bytes[:8]!r}"
             )
         state, left_out = _state_dict(values)
         if state is None:
@@ -99,9 +99,9 @@ def read_tensor(
     Args:
         read: reads ranges of the bytes that torch.save wrote; offsets in them count from 0.
         size: the number of these bytes.
-        file: the file of the `Stored`.
+        file: the file's name in the checkpoint's folder, which the `Stored` gets.
         where: the file's name in messages.
-        name: the name of the `Stored`.
+        name: the name that the `Stored` gets; messages show it, too.
 
     Returns:
         (the tensor, whose offset counts in the bytes that torch.save wrote; the digest).
@@ -214,9 +214,9 @@ def _zip_archive(
         for name, entry in entries.items()
         if name.removeprefix(folder + "data/") in needed_keys
     }
-    hashed = xxhash.xxh3_128(pickle_bytes)
-    hashed.update(repr(sorted(places.items())).encode())
-    return values, places, hashed.hexdigest()
+    description_hash = xxhash.xxh3_128(pickle_bytes)
+    description_hash.update(repr(sorted(places.items())).encode())
+    return values, places, description_hash.hexdigest()
 
 
 _ZIP_ERRORS = (
@@ -244,8 +244,8 @@ def _stored(entry: zipfile.ZipInfo, stream: _Stream, read: ReadRange, where: str
         raise _damaged(
             where, f"an entry at byte {header_start}", "something else: the file is truncated"
         )
-    name, extra = struct.unpack_from("<HH", header, 26)
-    start = header_start + 30 + name + extra
+    name_length, extra_length = struct.unpack_from("<HH", header, 26)
+    start = header_start + 30 + name_length + extra_length
     if start + entry.file_size > size:
         raise _damaged(where, f"{start + entry.file_size} bytes in the file", f"{size} bytes")
     return _Place(start, entry.file_size)
@@ -264,16 +264,16 @@ def _legacy_file(
     """
     size = stream.seek(0, io.SEEK_END)
     stream.seek(0)
-    head = _Buffered(stream, 1 << 16)
+    buffered_stream = _Buffered(stream, 1 << 16)
     _magic, (protocol, _), (machine, _), (values, storages), (keys, _) = (
-        read_pickle(head, where) for _ in range(5)
+        read_pickle(buffered_stream, where) for _ in range(5)
     )
     if protocol != 1001 or not isinstance(machine, dict) or not machine.get("little_endian"):
         raise _damaged(where, "little-endian numbers, protocol 1001", "others")
     if not isinstance(keys, list) or not all(isinstance(key, str | int) for key in keys):
         raise _damaged(where, "a list of storages", "something else")
-    position = head.tell()
-    hashed = xxhash.xxh3_128(read(0, position))
+    position = buffered_stream.tell()
+    description_hash = xxhash.xxh3_128(read(0, position))
     places: dict[str, _Place] = {}
     for key in map(str, keys):
         count = (
@@ -285,7 +285,7 @@ def _legacy_file(
             raise _damaged(where, "all of its storages", f"{size} bytes: the file is truncated")
         places[key] = _Place(position + 8, nbytes)
         position += 8 + nbytes
-    return values, places, hashed.hexdigest()
+    return values, places, description_hash.hexdigest()
 
 
 def _views(values: Any) -> list[View]:
@@ -305,11 +305,11 @@ def _state_dict(values: Any) -> tuple[dict[Any, Any] | None, list[str]]:
         return None, []
     left_out: list[str] = []
     for _ in range(DEEPEST):
-        inner = next((key for key in WRAPPERS if isinstance(values.get(key), dict)), None)
-        if inner is None:
+        wrapper_key = next((key for key in WRAPPERS if isinstance(values.get(key), dict)), None)
+        if wrapper_key is None:
             break
-        left_out += [f"{_shown(k)} ({_kind(v)})" for k, v in values.items() if k != inner]
-        values = values[inner]
+        left_out += [f"{_shown(k)} ({_kind(v)})" for k, v in values.items() if k != wrapper_key]
+        values = values[wrapper_key]
     return values, left_out
 
 
@@ -356,16 +356,16 @@ def _tensor(name: str, view: View, extents: Mapping[str, _Place], file: str, whe
         raise broken(
             f"data within {storage_place.nbytes} bytes", f"element {last_element} of {width} bytes"
         )
-    contiguous = numel == 0 or strides_in_order(shape, strides)
+    is_contiguous = numel == 0 or strides_in_order(shape, strides)
     start = storage_place.start + offset * width
-    return Stored(name, view.dtype, shape, file, start, None if contiguous else strides)
+    return Stored(name, view.dtype, shape, file, start, None if is_contiguous else strides)
 
 
 def strides_in_order(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     """Return whether a tensor with these strides (in elements) is contiguous in row-major order."""
-    step = 1
+    expected_stride = 1
     for count, stride in zip(reversed(shape), reversed(strides)):
-        if count != 1 and stride != step:
+        if count != 1 and stride != expected_stride:
             return False
-        step *= count
+        expected_stride *= count
     return True

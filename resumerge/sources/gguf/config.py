@@ -25,7 +25,7 @@ def config_of(
     """Return the config.json that transformers needs.
 
     Args:
-        metadata: the model's metadata.
+        metadata: the metadata under llama.cpp's keys, from the model's first file.
         family: the model's architecture.
         raw: the tensors by their names in the file, with the shapes of decoded tensors.
         dtype: torch's name of the weights' type.

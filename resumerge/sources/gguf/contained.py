@@ -48,11 +48,11 @@ def _files(first: _First) -> dict[str, bytes]:
     reader = SourceReader({source.number: replace(source, streams=True)})
 
     def read(begin: int, end: int) -> bytes:
-        part = Stored("", "U8", (end - begin,), file.name, begin, source=source.number)
-        return reader.whole(part)
+        stored_range = Stored("", "U8", (end - begin,), file.name, begin, source=source.number)
+        return reader.whole(stored_range)
 
     try:
-        values = whole_values(
+        metadata_values = whole_values(
             read,
             size=file.size,
             file=file.name,
@@ -61,7 +61,7 @@ def _files(first: _First) -> dict[str, bytes]:
         )
     finally:
         reader.close()
-    contents = tokenizer_of(Metadata(source.ref.text, values), source.contained.tokens)
+    contents = tokenizer_of(Metadata(source.ref.text, metadata_values), source.contained.tokens)
     return {name: b"".join(_json(content)) + b"\n" for name, content in contents.items()}
 
 
@@ -71,16 +71,16 @@ def _json(value: Any) -> Iterator[bytes]:
     In one part, a vocabulary would take ten times its size.
     """
     if isinstance(value, dict) and len(value) <= _AT_ONCE:
-        for number, (key, inner) in enumerate(value.items()):
+        for number, (key, inner_value) in enumerate(value.items()):
             yield (b", " if number else b"{") + json.dumps(key).encode() + b": "
-            yield from _json(inner)
+            yield from _json(inner_value)
         yield b"}" if value else b"{}"
         return
     if isinstance(value, (dict, list)) and len(value) > _AT_ONCE:
-        parts = iter(value.items() if isinstance(value, dict) else value)
+        remaining_items = iter(value.items() if isinstance(value, dict) else value)
         separator = opening = b"{" if isinstance(value, dict) else b"["
-        while part := type(value)(islice(parts, _AT_ONCE)):
-            yield separator + _dumped(part)[1:-1]
+        while next_items := type(value)(islice(remaining_items, _AT_ONCE)):
+            yield separator + _dumped(next_items)[1:-1]
             separator = b", "
         yield b"}" if opening == b"{" else b"]"
         return

@@ -96,18 +96,20 @@ class _Model:
         left_out = (
             LeftOut(self.raw[name], UnusedReason.COMPUTED) for name in TENSORS if name in self.raw
         )
-        quantised = in_words(blocks.scheme for blocks in self.coded.values())
-        opened = replace(
+        quantised_counts = in_words(blocks.scheme for blocks in self.coded.values())
+        converted = replace(
             self.source,
             config=config,
             tensors=tensors,
-            stored=StoredForm(self.source.tensors, quantised),
+            stored=StoredForm(self.source.tensors, quantised_counts),
             described=None,
             left_out=(*self.source.left_out, *left_out),
             contained=self._contained,
         )
-        notes = [note_on_quantisation(opened.ref.text, quantised)] if quantised else []
-        return replace(opened, notes=(*self.source.notes, *notes, *self._notes()))
+        notes = (
+            [note_on_quantisation(converted.ref.text, quantised_counts)] if quantised_counts else []
+        )
+        return replace(converted, notes=(*self.source.notes, *notes, *self._notes()))
 
     def _shaped(self) -> dict[str, Tensor]:
         """Return the tensors of the files, with the shapes of the decoded tensors."""
@@ -221,9 +223,11 @@ class _Model:
         if len(shape) != 3 or shape[0] != experts:
             raise self._unfit(name, f"matrices of {experts} experts", shape)
         for number in range(experts):
-            part = part_of(stored, stored.name, stored.shape[1:], number)
-            assert isinstance(part, Stored)
-            yield self._decoded(known.format(number), part, self.coded.get(name), shape[1:])
+            expert_matrix = part_of(stored, stored.name, stored.shape[1:], number)
+            assert isinstance(expert_matrix, Stored)
+            yield self._decoded(
+                known.format(number), expert_matrix, self.coded.get(name), shape[1:]
+            )
 
     def _in_halves(self, name: str, module: str, tensor: Tensor) -> Tensor:
         """Return the weight of queries or keys with its rows in transformers' order."""
@@ -239,24 +243,24 @@ class _Model:
         count = self.metadata.needed("block_count")
         layers = [set[str]() for _ in range(min(count, len(self.raw) + 1))]
         for name in self.raw:
-            number, _, tensor_name = name.removeprefix("blk.").partition(".")
-            if name.startswith("blk.") and int(number) < len(layers):
-                layers[int(number)].add(tensor_name)
+            number_text, _, tensor_name = name.removeprefix("blk.").partition(".")
+            if name.startswith("blk.") and int(number_text) < len(layers):
+                layers[int(number_text)].add(tensor_name)
         tensors_of_layers = set[str]().union(*layers)
         missing_outside = {"output_norm.weight", "token_embd.weight"} - self.raw.keys()
-        missing = [
-            f"blk.{n}.{tensor_name}"
-            for n, has in enumerate(layers)
-            for tensor_name in tensors_of_layers - has
+        missing_tensors = [
+            f"blk.{layer_number}.{tensor_name}"
+            for layer_number, layer_tensors in enumerate(layers)
+            for tensor_name in tensors_of_layers - layer_tensors
         ]
         if len(layers) < count or not tensors_of_layers:
-            missing.append(f"the tensors of layer {len(layers) - 1}")
-        if missing := sorted([*missing_outside, *missing]):
+            missing_tensors.append(f"the tensors of layer {len(layers) - 1}")
+        if missing_tensors := sorted([*missing_outside, *missing_tensors]):
             raise refuse(
                 "Tensors of a model in GGUF are missing",
                 where=self.source.ref.text,
                 expected=f"{count} layers with the same tensors",
-                found=f"no {some(missing)}",
+                found=f"no {some(missing_tensors)}",
                 fix="download the file again; one of several files is named by the first",
             )
 
@@ -280,9 +284,9 @@ class _Model:
         files = ["config.json"] if not self.source.config else []
         files += ["the tokenizer"] if self._contained.names else []
         if files:
-            has = "are" if len(files) > 1 else "is"
+            verb = "are" if len(files) > 1 else "is"
             yield (
-                f"{self.source.ref.text}: {' and '.join(files)} {has} made of the metadata of the "
+                f"{self.source.ref.text}: {' and '.join(files)} {verb} made of the metadata of the "
                 "GGUF file"
             )
         if why := self._why_not_converted:

@@ -123,10 +123,10 @@ def _steps(step: Any) -> list[str] | None:
         steps = []
         inner_steps = step.get("pretokenizers")
         for inner_step in inner_steps if isinstance(inner_steps, list) else [None]:
-            inner = _steps(inner_step)
-            if inner is None:
+            inner_expressions = _steps(inner_step)
+            if inner_expressions is None:
                 return None
-            steps += inner
+            steps += inner_expressions
         return steps
     if kind == "ByteLevel":
         if step.get("add_prefix_space"):

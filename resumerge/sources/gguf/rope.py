@@ -32,7 +32,7 @@ def scaled_positions(
     """Return the keys of config.json on scaled positions; empty if they are not scaled.
 
     Args:
-        metadata: the model's metadata.
+        metadata: the metadata, in which the keys of ``rope.scaling`` may be missing.
         tensors: the tensors of the file, by their names in the file.
         read: returns the bytes of a small tensor.
         head: the number of elements of a head that are rotated.
@@ -42,22 +42,24 @@ def scaled_positions(
         InputError: the positions are scaled in a way that config.json cannot state.
     """
     kind, factor = metadata.of_model("rope.scaling.type"), metadata.number("rope.scaling.factor")
-    original = metadata.size("rope.scaling.original_context_length")
+    original_length = metadata.size("rope.scaling.original_context_length")
     if OF_LLAMA in tensors:
         factors = _factors(metadata, tensors[OF_LLAMA], read)
         return {"rope_scaling": _of_llama(metadata, factors, head, theta)}
     if LONG in tensors and SHORT in tensors:
-        long, short = (_factors(metadata, tensors[name], read) for name in (LONG, SHORT))
+        long_factors, short_factors = (
+            _factors(metadata, tensors[name], read) for name in (LONG, SHORT)
+        )
         return {
-            "original_max_position_embeddings": original
+            "original_max_position_embeddings": original_length
             or metadata.needed("rope.scaling.original_context_length"),
             "rope_scaling": {
                 "rope_type": "longrope",
                 "long_factor": [
-                    shortest(factor_of_frequency) for factor_of_frequency in long.tolist()
+                    shortest(factor_of_frequency) for factor_of_frequency in long_factors.tolist()
                 ],
                 "short_factor": [
-                    shortest(factor_of_frequency) for factor_of_frequency in short.tolist()
+                    shortest(factor_of_frequency) for factor_of_frequency in short_factors.tolist()
                 ],
             },
         }
@@ -65,12 +67,12 @@ def scaled_positions(
         return {}
     if kind == "linear":
         return {"rope_scaling": {"rope_type": "linear", "factor": factor}}
-    if kind == "yarn" and factor is not None and original is not None:
+    if kind == "yarn" and factor is not None and original_length is not None:
         return {
             "rope_scaling": {
                 "rope_type": "yarn",
                 "factor": factor,
-                "original_max_position_embeddings": original,
+                "original_max_position_embeddings": original_length,
             }
         }
     raise _unknown(metadata, f"rope.scaling.type {str(kind)[:40]!r}")
@@ -86,17 +88,21 @@ def _of_llama(metadata: Metadata, factors: np.ndarray, head: int, theta: float) 
     Raises:
         InputError: no settings of Llama 3 result in these factors.
     """
-    factor, low, high = float(factors.max(initial=1.0)), 1.0, 4.0
+    factor, low_factor, high_factor = float(factors.max(initial=1.0)), 1.0, 4.0
     wavelengths = 2 * math.pi * theta ** (np.arange(0, head, 2, dtype=np.float64) / head)
-    unscaled_part = np.clip((ORIGINAL / wavelengths - low) / (high - low), 0.0, 1.0)
-    expected = 1 / ((1 - unscaled_part) / factor + unscaled_part)
-    if len(factors) != len(expected) or not np.allclose(factors, expected, rtol=1e-3):
+    unscaled_part = np.clip(
+        (ORIGINAL / wavelengths - low_factor) / (high_factor - low_factor), 0.0, 1.0
+    )
+    expected_factors = 1 / ((1 - unscaled_part) / factor + unscaled_part)
+    if len(factors) != len(expected_factors) or not np.allclose(
+        factors, expected_factors, rtol=1e-3
+    ):
         raise _unknown(metadata, f"{OF_LLAMA}, which are not those of Llama 3")
     return {
         "rope_type": "llama3",
         "factor": float(f"{factor:.6g}"),
-        "low_freq_factor": low,
-        "high_freq_factor": high,
+        "low_freq_factor": low_factor,
+        "high_freq_factor": high_factor,
         "original_max_position_embeddings": ORIGINAL,
     }
 

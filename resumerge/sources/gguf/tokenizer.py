@@ -95,8 +95,8 @@ class _Tokenizer:
         self._has_pieces = metadata.text(_key("model")) == _PIECES
         self._ids = dict(self._own_tokens())
         self._special = {
-            ours: self._tokens[number]
-            for ours, key in SPECIAL.items()
+            transformers_word: self._tokens[number]
+            for transformers_word, key in SPECIAL.items()
             if (number := self._number(key)) is not None
         }
 
@@ -187,9 +187,11 @@ class _Tokenizer:
         for text, number in self._ids.items():
             kind = self._types[number]
             if kind in (TokenType.CONTROL, TokenType.UNKNOWN, TokenType.USER_DEFINED):
-                matching = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-                special = kind != TokenType.USER_DEFINED
-                yield {"id": number, "content": text, **matching, "special": special}
+                match_settings = dict.fromkeys(
+                    ("single_word", "lstrip", "rstrip", "normalized"), False
+                )
+                is_special = kind != TokenType.USER_DEFINED
+                yield {"id": number, "content": text, **match_settings, "special": is_special}
 
     def _merges(self) -> Iterator[str]:
         """Yield the merges as texts. Pairs would take several times as much memory."""
@@ -213,8 +215,10 @@ class _Tokenizer:
             if len(piece) > _LONGEST:
                 raise self._bad("tokens", f"pieces of at most {_LONGEST} characters", piece)
             cuts = [(piece[:n], piece[n:]) for n in range(1, len(piece))]
-            pairs = [cut for cut in cuts if cut[0] in ids and cut[1] in ids]
-            yield from map(" ".join, sorted(pairs, key=lambda cut: (ids[cut[0]], ids[cut[1]])))
+            pairs_of_pieces = [cut for cut in cuts if cut[0] in ids and cut[1] in ids]
+            yield from map(
+                " ".join, sorted(pairs_of_pieces, key=lambda cut: (ids[cut[0]], ids[cut[1]]))
+            )
 
     def _around_text(self, is_begun: bool) -> dict[str, Any] | None:
         """Return the step that puts tokens before and after a text; None if it puts none.
@@ -228,10 +232,14 @@ class _Tokenizer:
             return None
 
         def single(name: str, number: int) -> list[dict[str, Any]]:
-            parts = [{"SpecialToken": {"id": token, "type_id": number}} for token in tokens_before]
-            parts.append({"Sequence": {"id": name, "type_id": number}})
-            parts += [{"SpecialToken": {"id": token, "type_id": number}} for token in tokens_after]
-            return parts
+            sequence_items = [
+                {"SpecialToken": {"id": token, "type_id": number}} for token in tokens_before
+            ]
+            sequence_items.append({"Sequence": {"id": name, "type_id": number}})
+            sequence_items += [
+                {"SpecialToken": {"id": token, "type_id": number}} for token in tokens_after
+            ]
+            return sequence_items
 
         return {
             "type": "TemplateProcessing",
@@ -287,8 +295,8 @@ class _Tokenizer:
         numbers = self._metadata.value(_key(key))
         if numbers is None:
             return None
-        fits = isinstance(numbers, tuple) and len(numbers) == len(self._tokens)
-        if not fits or not all(type(number) is kind for number in numbers):
+        has_number_per_token = isinstance(numbers, tuple) and len(numbers) == len(self._tokens)
+        if not has_number_per_token or not all(type(number) is kind for number in numbers):
             raise self._bad(key, f"{len(self._tokens)} numbers", type(numbers).__name__)
         return list(numbers)
 

@@ -72,7 +72,7 @@ def ensure_cached(
     missing file is downloaded.
 
     Args:
-        file: the file.
+        file: the file at the version that its source pins; it need not be in the cache.
         metadata: the metadata cache of remote files.
         callbacks: the callbacks of a download; None for no callbacks.
         offline: do not use the network.
@@ -146,11 +146,11 @@ def fetch(
     metadata, callbacks = metadata or MetadataCache(), callbacks or DownloadCallbacks()
     files = [remote_file(source, name) for name in sorted({*names} - {*source.contained.names})]
     if files and (offline or files[0].is_offline):
-        missing = [
+        missing_files = [
             describe_missing(file) for file in files if not check_cached(file, metadata, callbacks)
         ]
-        if missing:
-            raise files[0].offline_error(missing)
+        if missing_files:
+            raise files[0].offline_error(missing_files)
     for file in files:
         ensure_cached(file, metadata, callbacks, offline=offline)
 
@@ -168,7 +168,7 @@ def list_companions(source: Source) -> list[str]:
     else:
         names = folder_companions(source.folder, source.components)
     names = sorted({*names, *source.contained.names})
-    return [n for n in names if not n.endswith(".py")] if source.led_to_by_file else names
+    return [name for name in names if not name.endswith(".py")] if source.led_to_by_file else names
 
 
 def partial_bytes(file: RemoteFile) -> int:

@@ -21,16 +21,18 @@ def remote_header(file: RemoteFile, metadata: MetadataCache) -> Header:
         Resumable: the network failed, or the content changed.
     """
     file_format = format_of(file.name)
-    cached = metadata.header(file.identity) if file_format.header_first else None
-    start = _FileStart(file, cached or b"")
+    cached_start = metadata.header(file.identity) if file_format.header_first else None
+    file_start = _FileStart(file, cached_start or b"")
 
     def read(begin: int, end: int) -> bytes:
         end = min(end, file.size)
-        return start.read(begin, end) if file_format.header_first else file.read_range(begin, end)
+        return (
+            file_start.read(begin, end) if file_format.header_first else file.read_range(begin, end)
+        )
 
     header = file_format.read_header(read, size=file.size, file=file.name, where=file.where)
-    if file_format.header_first and cached is None:
-        metadata.store_header(file.identity, start.header)
+    if file_format.header_first and cached_start is None:
+        metadata.store_header(file.identity, file_start.header)
     return header
 
 
@@ -38,7 +40,7 @@ class _FileStart:
     """The first bytes of a remote file, which are requested when they are needed.
 
     Args:
-        file: the file.
+        file: the file, of which `read` requests only bytes that `data` lacks.
         data: the bytes that the cache already has; may be empty.
     """
 

@@ -62,6 +62,6 @@ def open_hub_model(
         # A commit never changes, so the cache can replace the Hub. A branch may have moved.
         if wanted_revision and COMMIT.fullmatch(wanted_revision):
             with suppress(InputError):
-                cached = cached_hub_model(ref.name, wanted_revision, metadata)
-                return open_remote_model(ref, cached, metadata, contents)
+                cached_model = cached_hub_model(ref.name, wanted_revision, metadata)
+                return open_remote_model(ref, cached_model, metadata, contents)
         raise

@@ -85,25 +85,25 @@ class _RemoteFiles(ModelFiles):
                 model.files, key=lambda name: (not looks_like_weights(name), name)
             )
             raise contents.missing(model.version, weights_first)
-        missing = [name for name in weights if name not in model.files]
+        missing_files = [name for name in weights if name not in model.files]
         if not model.online:
-            missing += [
+            missing_files += [
                 name
                 for name in weights
                 if (file := model.files.get(name)) and not file.content
                 if self._metadata.header(file.identity) is None
             ]
-            missing += [] if weights else [contents.expected]
+            missing_files += [] if weights else [contents.expected]
             if contents.config not in model.files and not model.is_listing:
-                missing.append(contents.config)
-            if missing:
-                raise model.offline_error(sorted(missing))
-        elif missing:
+                missing_files.append(contents.config)
+            if missing_files:
+                raise model.offline_error(sorted(missing_files))
+        elif missing_files:
             raise refuse(
                 "The index names files that do not exist",
                 where=model.version,
                 expected=f"{len(weights)} files",
-                found=f"missing: {some(missing)}",
+                found=f"missing: {some(missing_files)}",
                 fix=model.fix_absent,
             )
 
@@ -118,8 +118,8 @@ class _RemoteFiles(ModelFiles):
             )
         self._model = self._model.described(weights)
         with ThreadPoolExecutor(HEADER_THREADS) as pool:
-            headers = pool.map(lambda name: self._header(self._model.files[name]), weights)
-            return dict(zip(weights, headers))
+            headers_in_order = pool.map(lambda name: self._header(self._model.files[name]), weights)
+            return dict(zip(weights, headers_in_order))
 
     def _header(self, file: RemoteFile) -> Header:
         online = self._model.online
@@ -164,5 +164,5 @@ class _RemoteFiles(ModelFiles):
 
     def _source_file(self, file: RemoteFile) -> SourceFile:
         path, verdict = file.content, self._metadata.verdict
-        present = path is not None and file.whole and verdict(path, file.etag) is not False
-        return SourceFile(file.name, file.size, {"etag": file.etag}, present)
+        is_present = path is not None and file.whole and verdict(path, file.etag) is not False
+        return SourceFile(file.name, file.size, {"etag": file.etag}, is_present)

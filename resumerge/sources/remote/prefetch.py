@@ -86,7 +86,7 @@ class Prefetcher:
     ) -> None:
         self.ready_count_when_blocked: int | None = None
         self._wanted = list(
-            {remote_file(s, name): s.part_of(name)[0] for s, name in wanted}.items()
+            {remote_file(source, name): source.part_of(name)[0] for source, name in wanted}.items()
         )
         self._metadata, self._offline, self._evicting = metadata, offline, evicting
         self._on_start, self._on_event = on_start, on_event
@@ -103,8 +103,8 @@ class Prefetcher:
         self._latest = ""
         self._sizes = {file: file.size for file, _ in self._wanted if not file.whole}
         self._threads = [
-            threading.Thread(target=self._work, name=f"prefetch {n}", daemon=True)
-            for n in range(min(THREADS, len(self._wanted)))
+            threading.Thread(target=self._work, name=f"prefetch {thread_number}", daemon=True)
+            for thread_number in range(min(THREADS, len(self._wanted)))
         ]
 
     def __enter__(self) -> Prefetcher:
@@ -146,8 +146,8 @@ class Prefetcher:
         with self._changed:
             if not self._sizes:
                 return None
-            done = sum(self._bytes_done.get(file, 0) for file in self._sizes)
-            return DownloadProgress(self._latest, done, sum(self._sizes.values()))
+            bytes_done = sum(self._bytes_done.get(file, 0) for file in self._sizes)
+            return DownloadProgress(self._latest, bytes_done, sum(self._sizes.values()))
 
     def wait(self, seconds: float) -> None:
         """Wait until another file is ready, for at most the given time.
@@ -167,12 +167,12 @@ class Prefetcher:
                 raise _combined(self._failures)
 
     def _has_failed(self) -> bool:
-        checked_all = len(self._ready) + len(self._failures) == len(self._wanted)
-        return bool(self._bug or (self._failures and (checked_all or not self._offline)))
+        has_checked_all = len(self._ready) + len(self._failures) == len(self._wanted)
+        return bool(self._bug or (self._failures and (has_checked_all or not self._offline)))
 
     def _work(self) -> None:
-        while (item := self._take()) is not None:
-            file, source = item
+        while (file_and_source := self._take()) is not None:
+            file, source = file_and_source
             try:
                 self._prepare(file, source)
             except _Stopped:
@@ -195,8 +195,8 @@ class Prefetcher:
 
     def _take(self) -> tuple[RemoteFile, Source] | None:
         with self._changed:
-            failed = self._bug is not None or (self._failures and not self._offline)
-            if self._stopped.is_set() or failed or self._next == len(self._wanted):
+            has_failed = self._bug is not None or (self._failures and not self._offline)
+            if self._stopped.is_set() or has_failed or self._next == len(self._wanted):
                 return None
             self._next += 1
             return self._wanted[self._next - 1]
@@ -245,9 +245,9 @@ class Prefetcher:
         with self._changed:
             self._sizes.setdefault(file, file.size)
             self._bytes_done[file] = file.size - needed
-            files = [other for other, _ in self._wanted]
-            earlier = files[: files.index(file)]
-            while not self._admitted.issuperset(earlier) or not self._fits(file, needed):
+            wanted_files = [wanted_file for wanted_file, _ in self._wanted]
+            earlier_files = wanted_files[: wanted_files.index(file)]
+            while not self._admitted.issuperset(earlier_files) or not self._fits(file, needed):
                 self._check()
                 self._changed.wait(0.2)
             self._admitted.add(file)
@@ -258,18 +258,20 @@ class Prefetcher:
         Raises:
             Resumable: the disk has too little space, and no space will become free.
         """
-        active = [f for f in self._admitted - self._ready if f in self._bytes_done]
-        expected_bytes = sum(other.size - self._bytes_done[other] for other in active)
+        active_files = [f for f in self._admitted - self._ready if f in self._bytes_done]
+        expected_bytes = sum(
+            active_file.size - self._bytes_done[active_file] for active_file in active_files
+        )
         # This count is read before the free space, because a blocked caller has already freed all
         # the space that it can. A caller that has not seen the latest ready file is not blocked.
-        blocked = self.ready_count_when_blocked == len(self._ready)
-        free = free_bytes(file.cache.absolute())
-        reserved = self._reserved_bytes(blocked, file.cache) if self._evicting else 0
-        if free - expected_bytes >= needed + FREE_BESIDE_DOWNLOADS + reserved:
+        is_blocked = self.ready_count_when_blocked == len(self._ready)
+        free_space = free_bytes(file.cache.absolute())
+        reserved_space = self._reserved_bytes(is_blocked, file.cache) if self._evicting else 0
+        if free_space - expected_bytes >= needed + FREE_BESIDE_DOWNLOADS + reserved_space:
             return True
-        if self._evicting and (expected_bytes or not blocked):
+        if self._evicting and (expected_bytes or not is_blocked):
             return False
-        raise _disk_too_small(file, needed, free - expected_bytes, self._evicting)
+        raise _disk_too_small(file, needed, free_space - expected_bytes, self._evicting)
 
     def _progressed(self, file: RemoteFile, nbytes: int) -> None:
         with self._changed:
@@ -295,9 +297,9 @@ def _has_planned_header(file: RemoteFile, source: Source) -> bool:
     if file.name not in source.files:
         return True  # companions have no header
     tensors = source.numbered(0).tensors.values()  # tensors of a header have the source number 0
-    planned = [t for t in tensors if isinstance(t, Stored) and t.file == file.name]
+    planned_tensors = [t for t in tensors if isinstance(t, Stored) and t.file == file.name]
     try:
-        return _are_same(read_header(file.pointer, file.name).tensors.values(), planned)
+        return _are_same(read_header(file.pointer, file.name).tensors.values(), planned_tensors)
     except InputError:
         return False
 
@@ -308,12 +310,15 @@ def _are_same(found: Iterable[Stored], planned: Iterable[Stored]) -> bool:
     A tensor may have a longer or shorter name in the source than in the file: with its component
     before the name, or without ``module.``.
     """
-    order = attrgetter("offset", "shape", "dtype", "name")
-    planned_tensors, found_tensors = sorted(planned, key=order), sorted(found, key=order)
+    sort_key = attrgetter("offset", "shape", "dtype", "name")
+    planned_tensors, found_tensors = sorted(planned, key=sort_key), sorted(found, key=sort_key)
     return len(planned_tensors) == len(found_tensors) and all(
-        replace(our, name="") == replace(their, name="")
-        and (our.name.endswith(their.name) or their.name.endswith(our.name))
-        for our, their in zip(planned_tensors, found_tensors)
+        replace(planned_tensor, name="") == replace(found_tensor, name="")
+        and (
+            planned_tensor.name.endswith(found_tensor.name)
+            or found_tensor.name.endswith(planned_tensor.name)
+        )
+        for planned_tensor, found_tensor in zip(planned_tensors, found_tensors)
     )
 
 
@@ -342,9 +347,9 @@ def _disk_too_small(file: RemoteFile, needed: int, free: int, evicting: bool) ->
 
 def _combined(failures: list[ResumergeError]) -> ResumergeError:
     """Return all failures as one error. It is `Resumable` because the run has already started."""
-    problems: list[Problem] = []
+    all_problems: list[Problem] = []
     for error in failures:
         if not isinstance(error, InputError):
             return error
-        problems += error.problems
-    return unavailable(InputError(problems))
+        all_problems += error.problems
+    return unavailable(InputError(all_problems))
