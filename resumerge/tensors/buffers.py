@@ -51,12 +51,12 @@ class Buffers:
 
         The vector is kept and returned again, because most block runs have the same length.
         """
-        cached = self._local.vectors
-        vector = cached.get(name)
+        vectors_by_name = self._local.vectors
+        vector = vectors_by_name.get(name)
         if vector is None or len(vector) != length or vector.dtype != dtype:
             element_type = KINDS[dtype]
-            data = self.take(name, length * element_type(0).itemsize).view(element_type)
-            vector = Vector(data, dtype)
-            if data.nbytes <= REUSED:
-                cached[name] = vector
+            elements = self.take(name, length * element_type(0).itemsize).view(element_type)
+            vector = Vector(elements, dtype)
+            if elements.nbytes <= REUSED:
+                vectors_by_name[name] = vector
         return vector

@@ -144,8 +144,8 @@ class Computed(Tensor):
 
     def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
         step = self.step
-        result = evaluation.held.get(step, step.nbytes, lambda: _all_pieces(step, evaluation))
-        out.view(np.float32)[:] = result[self.part].reshape(-1)[start:stop]
+        step_result = evaluation.held.get(step, step.nbytes, lambda: _all_pieces(step, evaluation))
+        out.view(np.float32)[:] = step_result[self.part].reshape(-1)[start:stop]
 
     def as_json(self) -> dict[str, Any]:
         return {"step": self.step.key, "part": self.part, "shape": list(self.shape)}

@@ -89,8 +89,9 @@ class HeldValues:
         """Return a value. The first caller computes it; callers in other threads wait for it.
 
         Args:
-            key: the key of the value.
-            nbytes: bytes of the value.
+            key: the tensor or step, alone or in a tuple; equal keys share one value.
+            nbytes: bytes of the value, as declared; they count towards the limit and are not
+                checked.
             make: a function that computes the value.
         """
         with self._lock:

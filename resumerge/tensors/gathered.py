@@ -69,13 +69,15 @@ class Gathered(Tensor):
         if start == stop:
             return
         runs = self.rows.runs(start // width, -(-stop // width))
-        places = (runs.begins.tolist(), runs.ends.tolist(), runs.shifts.tolist())
-        for begin, end, shift, origin in zip(*places, runs.origins.tolist()):
-            first, last = max(begin * width, start), min(end * width, stop)
+        run_facts = (runs.begins.tolist(), runs.ends.tolist(), runs.shifts.tolist())
+        for begin, end, shift, origin in zip(*run_facts, runs.origins.tolist()):
+            element_start, element_end = max(begin * width, start), min(end * width, stop)
             if origin >= 0:
-                yield from self.tables[origin].reads(first + shift * width, last + shift * width)
+                yield from self.tables[origin].reads(
+                    element_start + shift * width, element_end + shift * width
+                )
             elif origin == AVERAGE:
-                yield from self._reads_of_averages(first, last, shift)
+                yield from self._reads_of_averages(element_start, element_end, shift)
 
     def _reads_of_averages(
         self, first: int, last: int, shift: int
@@ -93,13 +95,13 @@ class Gathered(Tensor):
             yield from self.reads(0, self.rows.named * self.width)
 
     def working_bytes(self, elements: int) -> float:
-        row = max(
+        element_bytes = max(
             BITS[table.unrounded.dtype] // 8
             + (BITS[table.dtype] // 8 if table.unrounded is not table else 0)
             for table in self.tables
         )
-        mean = 3 * 4 * self.rows.has_mean  # the rows of the mean, and their sums in float64
-        return elements * (row + mean) + super().working_bytes(elements)
+        mean_bytes = 3 * 4 * self.rows.has_mean  # the rows of the mean, and their sums in float64
+        return elements * (element_bytes + mean_bytes) + super().working_bytes(elements)
 
     def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
         if start == stop:
@@ -114,19 +116,28 @@ class Gathered(Tensor):
         kinds = {origin: _kind(self.tables[origin]) for origin in used_origins}
         for kind in dict.fromkeys(kinds.values()):
             origins = [origin for origin in used_origins if kinds[origin] == kind]
-            stored, rounded = kind
-            size = BITS[stored] // 8
-            raw = evaluation.take("rows", len(values) * size)
+            stored_dtype, rounded_dtype = kind
+            element_size = BITS[stored_dtype] // 8
+            raw = evaluation.take("rows", len(values) * element_size)
             for origin in origins:
-                table, selected = self.tables[origin].unrounded, runs.origins == origin
-                shifts = runs.shifts[selected] * width + start
-                places = zip(begins[selected].tolist(), ends[selected].tolist(), shifts.tolist())
-                for begin, end, shift in places:
-                    table.read(inner, begin + shift, end + shift, raw[begin * size : end * size])
-            selected = np.isin(runs.origins, origins)
-            for begin, end in _joined(begins[selected], ends[selected]):
-                part = as_vector(raw[begin * size : end * size], stored)
-                _widen(evaluation, part, stored, rounded, values[begin:end])
+                table, is_selected = self.tables[origin].unrounded, runs.origins == origin
+                shifts = runs.shifts[is_selected] * width + start
+                row_ranges = zip(
+                    begins[is_selected].tolist(), ends[is_selected].tolist(), shifts.tolist()
+                )
+                for begin, end, shift in row_ranges:
+                    table.read(
+                        inner,
+                        begin + shift,
+                        end + shift,
+                        raw[begin * element_size : end * element_size],
+                    )
+            is_selected = np.isin(runs.origins, origins)
+            for begin, end in _joined(begins[is_selected], ends[is_selected]):
+                stored_rows = as_vector(
+                    raw[begin * element_size : end * element_size], stored_dtype
+                )
+                _widen(evaluation, stored_rows, stored_dtype, rounded_dtype, values[begin:end])
         for run in np.flatnonzero(runs.origins == MEAN).tolist():
             columns = np.arange(int(begins[run]) + start, int(ends[run]) + start) % width
             values[begins[run] : ends[run]] = self._mean(evaluation)[columns]
@@ -144,19 +155,25 @@ class Gathered(Tensor):
         """Write each row's average over all tensors that have its token, summed in float64."""
         width, inner = self.width, evaluation.inner()
         for row in range(begin // width, -(-end // width)):
-            first, last = max(begin, row * width), min(end, (row + 1) * width)
+            row_start, row_end = max(begin, row * width), min(end, (row + 1) * width)
             members = self.rows.members(row + row_shift)
-            total = np.zeros(last - first)
-            values = np.empty(last - first, np.float32)
+            row_sum = np.zeros(row_end - row_start)
+            member_values = np.empty(row_end - row_start, np.float32)
             for origin, member_row in members:
                 table = self.tables[origin]
-                stored, rounded = _kind(table)
+                stored_dtype, rounded_dtype = _kind(table)
                 shift = (member_row - row) * width
-                raw = evaluation.take("member", (last - first) * (BITS[stored] // 8))
-                table.unrounded.read(inner, first + shift, last + shift, raw)
-                _widen(evaluation, as_vector(raw, stored), stored, rounded, values)
-                total += values
-            target[first - begin : last - begin] = total / len(members)
+                raw = evaluation.take("member", (row_end - row_start) * (BITS[stored_dtype] // 8))
+                table.unrounded.read(inner, row_start + shift, row_end + shift, raw)
+                _widen(
+                    evaluation,
+                    as_vector(raw, stored_dtype),
+                    stored_dtype,
+                    rounded_dtype,
+                    member_values,
+                )
+                row_sum += member_values
+            target[row_start - begin : row_end - begin] = row_sum / len(members)
 
     def _mean(self, evaluation: Evaluation) -> np.ndarray:
         """Return the mean of all rows that have a token, in float32.
@@ -166,15 +183,17 @@ class Gathered(Tensor):
 
         def mean() -> np.ndarray:
             width, rows_with_token = self.width, self.rows.named
-            step = max(1, MEAN_ELEMENTS // width)
-            total = np.zeros(width)
-            buffer = np.empty(step * width, np.float32)
-            for row in range(0, rows_with_token, step):
-                stop = min(row + step, rows_with_token)
-                part = buffer[: (stop - row) * width]
-                self.read(evaluation.inner(), row * width, stop * width, part.view(np.uint8))
-                total += part.reshape(-1, width).sum(0, dtype=np.float64)
-            return (total / max(1, rows_with_token)).astype(np.float32)
+            rows_at_once = max(1, MEAN_ELEMENTS // width)
+            column_sums = np.zeros(width)
+            buffer = np.empty(rows_at_once * width, np.float32)
+            for row in range(0, rows_with_token, rows_at_once):
+                stop = min(row + rows_at_once, rows_with_token)
+                rows_of_step = buffer[: (stop - row) * width]
+                self.read(
+                    evaluation.inner(), row * width, stop * width, rows_of_step.view(np.uint8)
+                )
+                column_sums += rows_of_step.reshape(-1, width).sum(0, dtype=np.float64)
+            return (column_sums / max(1, rows_with_token)).astype(np.float32)
 
         return evaluation.held.get(self, self.held_bytes, mean)
 
@@ -189,9 +208,9 @@ def _widen(
 ) -> None:
     """Write rows as float32, after they are rounded to the table's type."""
     if stored != rounded:
-        narrow = evaluation.vector("rounded", len(raw), code_of(rounded))
-        round_to(raw, narrow)
-        raw = narrow
+        rounded_rows = evaluation.vector("rounded", len(raw), code_of(rounded))
+        round_to(raw, rounded_rows)
+        raw = rounded_rows
     round_to(raw, Vector(values))
 
 

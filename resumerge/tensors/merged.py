@@ -119,15 +119,18 @@ class Merged(Tensor):
     def no_longer_read(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
         """Yield ranges of completed blocks only: later elements of a block read all of it again."""
         size = self.block_elements
-        last = stop if stop == self.numel else stop // size * size
+        completed_end = stop if stop == self.numel else stop // size * size
         for operand in self.operands:
-            yield from operand.no_longer_read(start // size * size, last)
+            yield from operand.no_longer_read(start // size * size, completed_end)
 
     def reads(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
         size = self.block_elements
-        first, last = start // size * size, min(-(-stop // size) * size, self.numel)
+        first_block_start, last_block_end = (
+            start // size * size,
+            min(-(-stop // size) * size, self.numel),
+        )
         for operand in self.operands:
-            yield from operand.reads(first, last)
+            yield from operand.reads(first_block_start, last_block_end)
 
     def computing_bytes(self, elements: int) -> float:
         """Return the bytes of buffers while this number of elements is computed at once."""
@@ -164,34 +167,38 @@ class Merged(Tensor):
             run = self.block_run(range(block, min(block + step, end_block)))
             run_start, run_stop = block * size, block * size + run.length
             if start <= run_start and run_stop <= stop:
-                part = out[(run_start - start) * width : (run_stop - start) * width]
-                self._compute(evaluation, run, as_vector(part, self.dtype))
+                part_bytes = out[(run_start - start) * width : (run_stop - start) * width]
+                self._compute(evaluation, run, as_vector(part_bytes, self.dtype))
                 continue
-            computed = evaluation.vector("blocks", run.length, code_of(self.dtype))
-            self._compute(evaluation, run, computed)
+            block_vector = evaluation.vector("blocks", run.length, code_of(self.dtype))
+            self._compute(evaluation, run, block_vector)
             begin, until = max(start, run_start), min(stop, run_stop)
-            part = bytes_of(computed)[(begin - run_start) * width : (until - run_start) * width]
-            out[(begin - start) * width : (until - start) * width] = part
+            part_bytes = bytes_of(block_vector)[
+                (begin - run_start) * width : (until - run_start) * width
+            ]
+            out[(begin - start) * width : (until - start) * width] = part_bytes
 
     def inputs(self, evaluation: Evaluation, run: BlockRun) -> list[Vector]:
         """Return the elements of a block run, one vector for each operand, rounded to its dtype."""
         length, ranges = run.length, run.ranges()
-        vectors = [evaluation.vector(k, length, code) for k, code in enumerate(self._codes)]
+        vectors = [
+            evaluation.vector(number, length, code) for number, code in enumerate(self._codes)
+        ]
         hashes, places = evaluation.hashes, self._places(evaluation, vectors, ranges)
         block_hashes = read_ranges(places) if places else None
         if block_hashes:
-            for k in hashes:
-                hashes[k].extend(block_hashes[k] or self._hash_blocks(vectors[k]))
+            for number in hashes:
+                hashes[number].extend(block_hashes[number] or self._hash_blocks(vectors[number]))
             return vectors
         inner = evaluation.inner()
-        for k, (operand, vector) in enumerate(zip(self.operands, vectors)):
+        for number, (operand, vector) in enumerate(zip(self.operands, vectors)):
             unrounded, raw = operand.unrounded, vector
             if unrounded is not operand:
                 raw = evaluation.vector("unrounded", length, code_of(unrounded.dtype))
-            for (start, stop), part in zip(ranges, _parts(raw, ranges)):
-                unrounded.read(inner, start, stop, part.view(np.uint8))
-            if k in hashes:
-                hashes[k].extend(self._hash_blocks(raw))
+            for (start, stop), range_elements in zip(ranges, _parts(raw, ranges)):
+                unrounded.read(inner, start, stop, range_elements.view(np.uint8))
+            if number in hashes:
+                hashes[number].extend(self._hash_blocks(raw))
             if raw is not vector:
                 round_to(raw, vector)
         return vectors
@@ -223,9 +230,9 @@ class Merged(Tensor):
             out = keeping_exact(out, run.size, buffer)
         evaluation.backend_of(self).compute(inputs, run, evaluation.preparation.get(self), out)
         if evaluation.measures:
-            others = [*inputs]
-            reference = others.pop(self.reference)
-            evaluation.measure(reference, others, out)
+            other_inputs = [*inputs]
+            reference = other_inputs.pop(self.reference)
+            evaluation.measure(reference, other_inputs, out)
 
     def _compute(self, evaluation: Evaluation, run: BlockRun, out: Vector) -> None:
         self.compute(evaluation, self.inputs(evaluation, run), run, out)
@@ -242,8 +249,12 @@ class Merged(Tensor):
     @property
     def _stored(self) -> list[Stored]:
         """All operands, if each is contiguous in a file and one call can read them; else empty."""
-        stored = [o for o in self.operands if isinstance(o, Stored) and o.is_contiguous]
-        return stored if len(stored) == len(self.operands) else []
+        stored_operands = [
+            operand
+            for operand in self.operands
+            if isinstance(operand, Stored) and operand.is_contiguous
+        ]
+        return stored_operands if len(stored_operands) == len(self.operands) else []
 
     def _places(
         self,
@@ -258,13 +269,24 @@ class Merged(Tensor):
             empty if an operand is computed, or is not on this disk.
         """
         places = []
-        for k, (stored, vector) in enumerate(zip(self._stored, vectors)):
-            descriptor = evaluation.files.descriptor(stored)
+        for number, (stored_operand, vector) in enumerate(zip(self._stored, vectors)):
+            descriptor = evaluation.files.descriptor(stored_operand)
             if descriptor is None:
                 return []
-            hashed = nbytes(stored.dtype, self.block_elements) if k in evaluation.hashes else 0
-            for (start, stop), part in zip(ranges, _parts(vector, ranges)):
-                places.append((descriptor, stored.byte_range(start, stop)[0], part, hashed))
+            hashed_bytes = (
+                nbytes(stored_operand.dtype, self.block_elements)
+                if number in evaluation.hashes
+                else 0
+            )
+            for (start, stop), destination in zip(ranges, _parts(vector, ranges)):
+                places.append(
+                    (
+                        descriptor,
+                        stored_operand.byte_range(start, stop)[0],
+                        destination,
+                        hashed_bytes,
+                    )
+                )
         return places
 
     def _hash_blocks(self, vector: Vector) -> bytes:
@@ -276,8 +298,8 @@ def _parts(vector: Vector, ranges: Sequence[tuple[int, int]]) -> list[np.ndarray
     """Return the elements of a vector that each range fills."""
     if len(ranges) == 1:
         return [vector.data]
-    slices, done = [], 0
+    slices, filled = [], 0
     for start, stop in ranges:
-        slices.append(vector.data[done : done + stop - start])
-        done += stop - start
+        slices.append(vector.data[filled : filled + stop - start])
+        filled += stop - start
     return slices

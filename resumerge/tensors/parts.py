@@ -15,8 +15,8 @@ def part_of(whole: Tensor, name: str, shape: tuple[int, ...], number: int) -> Te
     """Return one part of a tensor that consists of consecutive parts of one shape.
 
     Args:
-        whole: the tensor.
-        name: the part's name.
+        whole: the tensor, whose elements are those of the parts, one part after the other.
+        name: the name of the returned tensor.
         shape: the shape of every part.
         number: the part's number, from 0.
     """

@@ -45,8 +45,8 @@ class Rounded(Tensor):
     @property
     def exact(self) -> Tensor:
         """The operand, if `takes_operand` and the rounding narrows it; otherwise this tensor."""
-        narrower = self.takes_operand and BITS[self.dtype] < BITS[self.operand.dtype]
-        return self.operand if narrower else self
+        narrows_operand = self.takes_operand and BITS[self.dtype] < BITS[self.operand.dtype]
+        return self.operand if narrows_operand else self
 
     def children(self) -> tuple[Tensor, ...]:
         return (self.operand,)
@@ -56,8 +56,8 @@ class Rounded(Tensor):
         return replace(self, operand=operand)
 
     def working_bytes(self, elements: int) -> float:
-        width = BITS[self.operand.dtype] // 8
-        return elements * width + self.operand.working_bytes(elements)
+        element_bytes = BITS[self.operand.dtype] // 8
+        return elements * element_bytes + self.operand.working_bytes(elements)
 
     def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
         unrounded = evaluation.vector("unrounded", stop - start, code_of(self.operand.dtype))
@@ -87,7 +87,7 @@ def rounded_once(tensor: Tensor, dtype: str, *, as_input: bool = False) -> Tenso
     """Return a model's tensor rounded to a dtype, without an earlier rounding to another dtype.
 
     Args:
-        tensor: a tensor of a model.
+        tensor: a tensor of a model, which is returned itself if it has the dtype.
         dtype: safetensors' name.
         as_input: whether the tensor is an input of a merge.
     """

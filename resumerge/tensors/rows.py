@@ -53,7 +53,7 @@ class Rows:
         named: number of rows that have a token. These rows come first; a `MEAN` is their mean.
         offsets: index of the first member of each average, and then one past the last member.
         member_origins: number of each member's tensor.
-        member_rows: row of each member.
+        member_rows: for each member, the number of its row in its tensor.
     """
 
     starts: np.ndarray
@@ -82,9 +82,9 @@ class Rows:
             averages: `offsets`, `member_origins` and `member_rows`.
         """
         steps = firsts[1:] - firsts[:-1]
-        constant = (origins[1:] == ZERO) | (origins[1:] == MEAN)
-        breaks = (origins[1:] != origins[:-1]) | ((steps != 1) & ~constant)
-        starts = np.concatenate(([0], np.flatnonzero(breaks) + 1)).astype(np.int64)
+        has_no_source_row = (origins[1:] == ZERO) | (origins[1:] == MEAN)
+        is_break = (origins[1:] != origins[:-1]) | ((steps != 1) & ~has_no_source_row)
+        starts = np.concatenate(([0], np.flatnonzero(is_break) + 1)).astype(np.int64)
         return cls(starts, origins[starts], firsts[starts], len(origins), named, *averages)
 
     def runs(self, first: int, stop: int) -> Runs:
@@ -111,10 +111,10 @@ class Rows:
 
         Args:
             origin: the number of the tensor.
-            rows: the number of its rows.
+            rows: the number of rows that this tensor has.
         """
-        whole = len(self.starts) == 1 and self.count == rows
-        return whole and self.origins[0] == origin and self.firsts[0] == 0
+        is_one_run = len(self.starts) == 1 and self.count == rows
+        return is_one_run and self.origins[0] == origin and self.firsts[0] == 0
 
     @cached_property
     def has_mean(self) -> bool:

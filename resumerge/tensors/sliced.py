@@ -33,8 +33,12 @@ class Sliced(Tensor):
 
     @property
     def exact(self) -> Tensor:
-        whole = self.whole.exact
-        return self if whole is self.whole else replace(self, dtype=whole.dtype, whole=whole)
+        exact_whole = self.whole.exact
+        return (
+            self
+            if exact_whole is self.whole
+            else replace(self, dtype=exact_whole.dtype, whole=exact_whole)
+        )
 
     def children(self) -> tuple[Tensor, ...]:
         return (self.whole,)

@@ -49,7 +49,7 @@ class Spilled(Tensor):
     again, with the same bits. The file only saves time.
 
     Args:
-        tensor: the tensor that is computed.
+        tensor: the tensor whose elements the scratch file holds.
         block_elements: elements of a block; several blocks are computed and written at once.
     """
 

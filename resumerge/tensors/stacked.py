@@ -33,11 +33,11 @@ class Stacked(Tensor):
 
     @property
     def exact(self) -> Tensor:
-        exact = [part.exact for part in self.parts]
-        widest = max((part.dtype for part in exact), key=BITS.__getitem__)
+        exact_parts = [part.exact for part in self.parts]
+        widest = max((part.dtype for part in exact_parts), key=BITS.__getitem__)
         if widest == self.dtype:
             return self
-        return Stacked.of(self.name, self.shape, tuple(Rounded.of(p, widest) for p in exact))
+        return Stacked.of(self.name, self.shape, tuple(Rounded.of(p, widest) for p in exact_parts))
 
     def children(self) -> tuple[Tensor, ...]:
         return self.parts
@@ -46,19 +46,19 @@ class Stacked(Tensor):
         return Stacked(self.name, self.dtype, self.shape, children)
 
     def no_longer_read(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
-        for part, first, last in self._pieces(start, stop):
-            yield from part.no_longer_read(first, last)
+        for part, part_start, part_end in self._pieces(start, stop):
+            yield from part.no_longer_read(part_start, part_end)
 
     def reads(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
-        for part, first, last in self._pieces(start, stop):
-            yield from part.reads(first, last)
+        for part, part_start, part_end in self._pieces(start, stop):
+            yield from part.reads(part_start, part_end)
 
     def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
-        inner, done = evaluation.inner(), 0
-        for part, first, last in self._pieces(start, stop):
-            size = nbytes(self.dtype, last - first)
-            part.read(inner, first, last, out[done : done + size])
-            done += size
+        inner, position = evaluation.inner(), 0
+        for part, part_start, part_end in self._pieces(start, stop):
+            size = nbytes(self.dtype, part_end - part_start)
+            part.read(inner, part_start, part_end, out[position : position + size])
+            position += size
 
     def as_json(self) -> dict[str, Any]:
         return {"stacked": [part.as_json() for part in self.parts], "shape": list(self.shape)}

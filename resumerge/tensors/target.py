@@ -41,7 +41,7 @@ class Target:
 
     Args:
         dtype: the elements' type, by safetensors' name.
-        block_elements: number of elements of a block.
+        block_elements: number of elements of a block, which is computed and hashed as a whole.
         expression: the tensor whose elements are written.
         tensors: shapes of the output tensors that begin in this target, by name. Empty if the
             target continues a tensor that began in an earlier target.

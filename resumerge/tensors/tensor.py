@@ -118,7 +118,7 @@ class Tensor(ABC):
         """Return the number of blocks that one call computes, at least one.
 
         Args:
-            block_elements: elements of a block.
+            block_elements: elements of a block of this tensor.
             nbytes: the most bytes of these blocks, in the widest tensor of the tree.
         """
         return max(1, 8 * nbytes // (self._widest * block_elements))
@@ -213,13 +213,16 @@ class Tensor(ABC):
         Raises:
             Resumable: a file is missing, shorter than its header says, or not readable.
         """
-        result = np.empty(stop - start, np.float32) if out is None else out
-        for first in range(start, stop, PIECE_ELEMENTS):
-            last = min(first + PIECE_ELEMENTS, stop)
-            raw = np.empty(nbytes(self.dtype, last - first), np.uint8)
-            self.read(evaluation, first, last, raw)
-            round_to(as_vector(raw, self.dtype), Vector(result[first - start : last - start]))
-        return result
+        elements = np.empty(stop - start, np.float32) if out is None else out
+        for piece_start in range(start, stop, PIECE_ELEMENTS):
+            piece_stop = min(piece_start + PIECE_ELEMENTS, stop)
+            raw = np.empty(nbytes(self.dtype, piece_stop - piece_start), np.uint8)
+            self.read(evaluation, piece_start, piece_stop, raw)
+            round_to(
+                as_vector(raw, self.dtype),
+                Vector(elements[piece_start - start : piece_stop - start]),
+            )
+        return elements
 
     @abstractmethod
     def as_json(self) -> dict[str, Any]:

@@ -46,12 +46,12 @@ class Tiled(Tensor):
         return Tiled(self.name, self.dtype, self.shape, children, self.offsets)
 
     def no_longer_read(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
-        for _, tile, _, first, last in self._pieces(start, stop):
-            yield from tile.no_longer_read(first, last)
+        for _, tile, _, tile_start, tile_end in self._pieces(start, stop):
+            yield from tile.no_longer_read(tile_start, tile_end)
 
     def reads(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
-        for _, tile, _, first, last in self._pieces(start, stop):
-            yield from tile.reads(first, last)
+        for _, tile, _, tile_start, tile_end in self._pieces(start, stop):
+            yield from tile.reads(tile_start, tile_end)
 
     def working_bytes(self, elements: int) -> float:
         tile_buffer = elements * (BITS[self.dtype] // 8)
@@ -59,18 +59,18 @@ class Tiled(Tensor):
 
     def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
         inner, width, box_offset = evaluation.inner(), BITS[self.dtype] // 8, 0
-        previous: Box | None = None
-        for box, tile, overlap, first, last in self._pieces(start, stop):
-            if box is not previous:
-                box_offset += width * _numel(previous) if previous is not None else 0
-                previous = box
-            size = width * (last - first)
-            if last - first == _numel(box):
-                tile.read(inner, first, last, out[box_offset : box_offset + size])
+        previous_box: Box | None = None
+        for box, tile, overlap, tile_start, tile_end in self._pieces(start, stop):
+            if box is not previous_box:
+                box_offset += width * _numel(previous_box) if previous_box is not None else 0
+                previous_box = box
+            size = width * (tile_end - tile_start)
+            if tile_end - tile_start == _numel(box):
+                tile.read(inner, tile_start, tile_end, out[box_offset : box_offset + size])
                 continue
             counts = tuple(end - begin for begin, end in box)
             tile_bytes = evaluation.take("tile", size)
-            tile.read(inner, first, last, tile_bytes)
+            tile.read(inner, tile_start, tile_end, tile_bytes)
             target = (
                 out[box_offset : box_offset + width * _numel(box)].view(f"u{width}").reshape(counts)
             )

@@ -144,27 +144,30 @@ class Adapted(Tensor):
         import torch
 
         inner = evaluation.inner()
-        exact = self._keeping_exact(evaluation, out) if evaluation.measures else None
-        raw = out
-        if exact or not self._in_place:
-            raw = evaluation.take("weight", self._weight_bytes(stop - start))
-        self.weight.read(inner, start, stop, raw)
-        weight, values = _as_torch(raw, self.weight.dtype), _as_torch(out, self.dtype)
+        exact_results = self._keeping_exact(evaluation, out) if evaluation.measures else None
+        weight_bytes = out
+        if exact_results or not self._in_place:
+            weight_bytes = evaluation.take("weight", self._weight_bytes(stop - start))
+        self.weight.read(inner, start, stop, weight_bytes)
+        weight, results = _as_torch(weight_bytes, self.weight.dtype), _as_torch(out, self.dtype)
         change = evaluation.held.get(self, self.held_bytes, lambda: self._change(inner))
         position = 0
         for rows, columns in _pieces(self.matrix, start, stop):
             shape = (rows.stop - rows.start, columns.stop - columns.start)
-            size = shape[0] * shape[1]
-            part = weight[position : position + size].view(shape)
-            changed = change.added(part.to(torch.float64, copy=True), rows, columns)
-            values[position : position + size].view(shape).copy_(changed)
-            if exact:
-                keep_exact(exact, position, changed.view(-1).numpy())
-            position += size
-        if exact:
+            piece_elements = shape[0] * shape[1]
+            weight_part = weight[position : position + piece_elements].view(shape)
+            changed_part = change.added(weight_part.to(torch.float64, copy=True), rows, columns)
+            results[position : position + piece_elements].view(shape).copy_(changed_part)
+            if exact_results:
+                keep_exact(exact_results, position, changed_part.view(-1).numpy())
+            position += piece_elements
+        if exact_results:
             # The changed model holds the rounded result, so changes lost by rounding do not count.
-            reference, model = as_vector(raw, self.weight.dtype), as_vector(out, self.dtype)
-            evaluation.measure(reference, [model], exact)
+            reference, model = (
+                as_vector(weight_bytes, self.weight.dtype),
+                as_vector(out, self.dtype),
+            )
+            evaluation.measure(reference, [model], exact_results)
 
     def _keeping_exact(self, evaluation: Evaluation, out: np.ndarray) -> Vector:
         """Return a vector on `out` that also keeps the results to measure, before rounding."""
@@ -210,15 +213,15 @@ class Adapted(Tensor):
 
         rows, columns = self.matrix
         squares = torch.zeros(columns if self.transposed else rows, dtype=torch.float64)
-        step = max(1, CHUNK // max(1, columns))
-        for top in range(0, rows, step):
-            band = slice(top, min(top + step, rows))
+        band_rows = max(1, CHUNK // max(1, columns))
+        for top in range(0, rows, band_rows):
+            band = slice(top, min(top + band_rows, rows))
             weight = _whole(evaluation, self.weight, band.start * columns, band.stop * columns)
-            changed = change.added(weight.double().view(-1, columns), band, slice(0, columns))
+            changed_band = change.added(weight.double().view(-1, columns), band, slice(0, columns))
             if self.transposed:
-                squares += folded_sum(changed.square_(), 0)
+                squares += folded_sum(changed_band.square_(), 0)
             else:
-                squares[band] = folded_sum(changed.square_(), 1)
+                squares[band] = folded_sum(changed_band.square_(), 1)
         return squares.sqrt_()
 
 
@@ -246,7 +249,7 @@ def _pieces(matrix: tuple[int, int], start: int, stop: int) -> list[tuple[slice,
     """
     pieces = []
     for (top, bottom), (left, right) in boxes(matrix, start, stop):
-        step = max(1, CHUNK // (right - left))
-        for row in range(top, bottom, step):
-            pieces.append((slice(row, min(row + step, bottom)), slice(left, right)))
+        rows_at_once = max(1, CHUNK // (right - left))
+        for row in range(top, bottom, rows_at_once):
+            pieces.append((slice(row, min(row + rows_at_once, bottom)), slice(left, right)))
     return pieces

@@ -37,10 +37,10 @@ class BothMatrices(Tensor):
             yield from tensor.reads(0, tensor.numel)
 
     def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
-        factors, total, kept = self.compute(evaluation)
+        both_matrices, change_energy, product_energy = self.compute(evaluation)
         if evaluation.measurements is not None:
-            evaluation.measurements.append(self.measured(total, kept))
-        round_to(Vector(factors[start:stop]), as_vector(out, self.dtype))
+            evaluation.measurements.append(self.measured(change_energy, product_energy))
+        round_to(Vector(both_matrices[start:stop]), as_vector(out, self.dtype))
 
     def measured(self, total: float, kept: float) -> np.ndarray:
         """Return the measurements: `intended` is of the change, `change` of the factors' product.
@@ -52,5 +52,5 @@ class BothMatrices(Tensor):
             kept: the energy of the factors' product.
         """
         elements, kept, differs = self.numel, min(kept, total), float(total > 0.0)
-        unit = [elements, total, kept, 0.0, 0.0, 0.0, 1.0 - differs, 0.0, 0.0, 0.0, 0.0]
-        return np.array([[*unit, total, kept, elements * differs, 1.0 - differs, 0.0]])
+        change_sums = [elements, total, kept, 0.0, 0.0, 0.0, 1.0 - differs, 0.0, 0.0, 0.0, 0.0]
+        return np.array([[*change_sums, total, kept, elements * differs, 1.0 - differs, 0.0]])

@@ -100,20 +100,29 @@ class Combined(BothMatrices):
 
     def working_bytes(self, elements: int) -> float:
         operand_elements = sum(child.numel for child in self.children())
-        held = 4 * operand_elements + 8 * operand_elements // self.experts + 3 * 4 * self.numel
+        matrix_bytes = (
+            4 * operand_elements + 8 * operand_elements // self.experts + 3 * 4 * self.numel
+        )
         if self.factors:
-            return held + 8 * operand_elements // self.experts
-        cores = len(self.core.operands) + 1
-        dense = working_bytes(self.matrix, self._ranks)
+            return matrix_bytes + 8 * operand_elements // self.experts
+        core_count = len(self.core.operands) + 1
+        decomposition_bytes = working_bytes(self.matrix, self._ranks)
         rows, columns = self.core.shape
-        dense += bytes_to_decompose(rows, columns, self._directions)
-        placed = 8 * self.rank * sum(self.matrix)
-        return held + dense + placed + 4 * cores * self.core.numel + self._of_method
+        decomposition_bytes += bytes_to_decompose(rows, columns, self._directions)
+        placed_bytes = 8 * self.rank * sum(self.matrix)
+        return (
+            matrix_bytes
+            + decomposition_bytes
+            + placed_bytes
+            + 4 * core_count * self.core.numel
+            + self._of_method
+        )
 
     def as_json(self) -> dict[str, Any]:
         return {
             "combined": [
-                {"a": p.a.as_json(), "b": p.b.as_json(), "scale": p.scale} for p in self.pairs
+                {"a": pair.a.as_json(), "b": pair.b.as_json(), "scale": pair.scale}
+                for pair in self.pairs
             ],
             "by": {
                 "method": self.core.method,
@@ -143,11 +152,11 @@ class Combined(BothMatrices):
 
     def compute(self, evaluation: Evaluation) -> tuple[np.ndarray, float, float]:
         (outputs, inputs), rank = self.matrix, self.rank
-        result = np.zeros(self.numel, np.float32)
-        split = self.experts * rank * inputs
-        a = result[:split].reshape(self.experts, rank, inputs)
-        b = result[split:].reshape(outputs, rank, self.experts)
-        total = kept = 0.0
+        both_matrices = np.zeros(self.numel, np.float32)
+        a_elements = self.experts * rank * inputs
+        a = both_matrices[:a_elements].reshape(self.experts, rank, inputs)
+        b = both_matrices[a_elements:].reshape(outputs, rank, self.experts)
+        change_energy = product_energy = 0.0
         adapter_matrices = self._matrices(evaluation)
         for number in range(self.experts):
             products = [
@@ -155,14 +164,17 @@ class Combined(BothMatrices):
                 for pair, (of_a, of_b) in zip(self.pairs, adapter_matrices)
             ]
             try:
-                left, right, energy_of_change, energy_of_product = self._combined(
+                left, right, expert_energy, expert_product_energy = self._combined(
                     evaluation, products, number
                 )
             except FloatingPointError:
                 raise self._not_finite() from None
             a[number, : len(right)], b[:, : len(right), number] = right, left
-            total, kept = total + energy_of_change, kept + energy_of_product
-        return result, total, kept
+            change_energy, product_energy = (
+                change_energy + expert_energy,
+                product_energy + expert_product_energy,
+            )
+        return both_matrices, change_energy, product_energy
 
     def _matrices(self, evaluation: Evaluation) -> list[tuple[np.ndarray, np.ndarray]]:
         """Return each adapter's A as (experts, rank, inputs) and B as (outputs, rank, experts)."""
@@ -183,21 +195,21 @@ class Combined(BothMatrices):
         Args:
             evaluation: the backend to compute the method with.
             products: the change of each adapter, as a product of two matrices.
-            number: the number of the expert.
+            number: the number of the expert, from 0, which the random directions depend on.
 
         Raises:
             FloatingPointError: not all elements are finite.
         """
         if self.factors:
             product = concatenated(products, [self.factors[pair.place] for pair in self.pairs])
-            total = energy(product)
-            if not np.isfinite(total):
+            product_energy = energy(product)
+            if not np.isfinite(product_energy):
                 raise FloatingPointError("not all elements are finite")
-            return *product, total, total
+            return *product, product_energy, product_energy
         space = core_space(products, self.matrix)
-        merged = self._merged(evaluation, space.cores, number)
+        merged_core = self._merged(evaluation, space.cores, number)
         decomposition = decompose(
-            lambda: [merged], merged.shape, self._directions, f"{self.name}/{number}"
+            lambda: [merged_core], merged_core.shape, self._directions, f"{self.name}/{number}"
         )
         roots = np.sqrt(decomposition.values)
         left, right = space.placed(decomposition.left * roots, roots[:, None] * decomposition.right)
@@ -219,15 +231,19 @@ class Combined(BothMatrices):
             run = BlockRun.of(core.numel, size, range(core.blocks), sample=sample)
             ranges = run.ranges()
             samples = [np.concatenate([operand[s:e] for s, e in ranges]) for operand in operands]
-            yield from backend.map(function, [Vector(part) for part in samples], run)
+            yield from backend.map(
+                function, [Vector(sampled_operand) for sampled_operand in samples], run
+            )
 
         statistics = (
             core.merge_method.statistics(core.context, scan) if core.needs_statistics else None
         )
-        result = np.empty(core.numel, np.float32)
+        merged_core = np.empty(core.numel, np.float32)
         run = core.block_run(range(core.blocks))
-        backend.compute([Vector(operand) for operand in operands], run, statistics, Vector(result))
-        return result.reshape(core.shape)
+        backend.compute(
+            [Vector(operand) for operand in operands], run, statistics, Vector(merged_core)
+        )
+        return merged_core.reshape(core.shape)
 
     def _not_finite(self) -> Resumable:
         return Resumable(

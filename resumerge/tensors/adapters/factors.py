@@ -89,18 +89,21 @@ class Factors(BothMatrices):
     @property
     def own_milliseconds(self) -> float:
         rows, columns = self.matrix
-        small = is_small(rows, columns, self._directions)
-        gram, passes = GRAM_MILLISECONDS * min(rows, columns), PASSES_MILLISECONDS * self.searched
-        for_direction = gram if small else passes
-        return for_direction * len(self.pairs) * rows * columns / max(1, self.numel)
+        uses_gram = is_small(rows, columns, self._directions)
+        gram_milliseconds, passes_milliseconds = (
+            GRAM_MILLISECONDS * min(rows, columns),
+            PASSES_MILLISECONDS * self.searched,
+        )
+        milliseconds = gram_milliseconds if uses_gram else passes_milliseconds
+        return milliseconds * len(self.pairs) * rows * columns / max(1, self.numel)
 
     def working_bytes(self, elements: int) -> float:
         rows, columns = self.matrix
-        held = 4 * min(rows * columns, HELD)
-        pieces = 3 * 4 * max(AT_ONCE, columns)
-        of_operands = max(child.working_bytes(max(AT_ONCE, columns)) for child in self.children())
-        dense = working_bytes(rows, columns, self._directions)
-        return held + pieces + of_operands + dense + 3 * 4 * self.numel
+        held_bytes = 4 * min(rows * columns, HELD)
+        piece_bytes = 3 * 4 * max(AT_ONCE, columns)
+        operand_bytes = max(child.working_bytes(max(AT_ONCE, columns)) for child in self.children())
+        decomposition_bytes = working_bytes(rows, columns, self._directions)
+        return held_bytes + piece_bytes + operand_bytes + decomposition_bytes + 3 * 4 * self.numel
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -122,49 +125,59 @@ class Factors(BothMatrices):
 
         Args:
             values: the singular values, descending.
-            energy: the energy of the difference.
+            energy: the energy of the difference: the sum of the squares of its elements.
         """
-        count = int((values > self.epsilon).sum()) if self.epsilon else len(values)
+        direction_count = int((values > self.epsilon).sum()) if self.epsilon else len(values)
         if self.energy is not None:
-            enough = np.cumsum(np.square(values)) >= self.energy * energy
-            count = min(count, int(np.argmax(enough)) + 1 if enough.any() else count)
-        return min(count, self.rank)
+            reaches_energy = np.cumsum(np.square(values)) >= self.energy * energy
+            direction_count = min(
+                direction_count,
+                int(np.argmax(reaches_energy)) + 1 if reaches_energy.any() else direction_count,
+            )
+        return min(direction_count, self.rank)
 
     def compute(self, evaluation: Evaluation) -> tuple[np.ndarray, float, float]:
-        count, rank = len(self.pairs), self.rank
-        result = np.zeros(self.numel, np.float32)
-        a = result[: count * rank * self.inputs].reshape(count, rank, self.inputs)
-        b = result[count * rank * self.inputs :].reshape(self.outputs, rank, count)
-        total = kept = 0.0
+        matrix_count, rank = len(self.pairs), self.rank
+        both_matrices = np.zeros(self.numel, np.float32)
+        a = both_matrices[: matrix_count * rank * self.inputs].reshape(
+            matrix_count, rank, self.inputs
+        )
+        b = both_matrices[matrix_count * rank * self.inputs :].reshape(
+            self.outputs, rank, matrix_count
+        )
+        difference_energy = kept_energy = 0.0
         for number, pair in enumerate(self.pairs):
             left, values, right, energy = self._decomposed(evaluation, number, pair)
             directions = self._directions_kept(values, energy)
             values, left, right = values[:directions], left[:, :directions], right[:directions]
-            total, kept = total + energy, kept + float(np.square(values).sum())
-            of_a = np.sqrt(values) if self.distributed else values
-            of_b = np.sqrt(values) if self.distributed else (values > 0.0).astype(np.float64)
+            difference_energy, kept_energy = (
+                difference_energy + energy,
+                kept_energy + float(np.square(values).sum()),
+            )
+            factor_of_a = np.sqrt(values) if self.distributed else values
+            factor_of_b = np.sqrt(values) if self.distributed else (values > 0.0).astype(np.float64)
             sides = (left.T, right.T) if self.transposed else (right, left)
-            a[number, :directions] = of_a.astype(np.float32)[:, None] * sides[0]
-            b[:, :directions, number] = sides[1] * of_b.astype(np.float32)
-        return result, total, kept
+            a[number, :directions] = factor_of_a.astype(np.float32)[:, None] * sides[0]
+            b[:, :directions, number] = sides[1] * factor_of_b.astype(np.float32)
+        return both_matrices, difference_energy, kept_energy
 
     def _decomposed(
         self, evaluation: Evaluation, number: int, pair: tuple[Tensor, Tensor]
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
         rows, columns = self.matrix
         inner = evaluation.inner()
-        step = max(1, AT_ONCE // columns)
+        rows_at_once = max(1, AT_ONCE // columns)
 
         def difference() -> Iterator[np.ndarray]:
-            for top in range(0, rows, step):
-                start, stop = top * columns, min(top + step, rows) * columns
+            for top in range(0, rows, rows_at_once):
+                start, stop = top * columns, min(top + rows_at_once, rows) * columns
                 values, base_values = (tensor.floats(inner, start, stop) for tensor in pair)
                 yield np.subtract(values, base_values, out=values).reshape(-1, columns)
 
-        held = list(difference()) if rows * columns <= HELD else None
+        held_pieces = list(difference()) if rows * columns <= HELD else None
         try:
             decomposition = decompose(
-                difference if held is None else lambda: held,
+                difference if held_pieces is None else lambda: held_pieces,
                 self.matrix,
                 self._directions,
                 f"{self.key}/{number}",

@@ -43,8 +43,8 @@ class Change:
 
         Args:
             weight: the part of the weight, float64.
-            rows: the part's rows.
-            columns: the part's columns.
+            rows: the rows of the whole weight that the part consists of.
+            columns: the columns of the whole weight that the part consists of.
         """
         left, unit = _as_integers(self._left[rows], 1, self._bits)
         change = left @ self._right[:, columns]
@@ -69,11 +69,11 @@ def _as_integers(matrix: Tensor, dim: int, bits: int) -> tuple[Tensor, Tensor]:
     """
     import torch
 
-    wide = matrix.double()
-    largest = wide.abs().amax(dim, keepdim=True).numpy()
-    exponents = np.maximum(np.frexp(largest)[1], -900) - bits
-    up, down = np.ldexp(1.0, -exponents), np.ldexp(1.0, exponents)
-    return (wide * torch.from_numpy(up)).round_(), torch.from_numpy(down)
+    float64_matrix = matrix.double()
+    largest_magnitudes = float64_matrix.abs().amax(dim, keepdim=True).numpy()
+    exponents = np.maximum(np.frexp(largest_magnitudes)[1], -900) - bits
+    upscaling, downscaling = np.ldexp(1.0, -exponents), np.ldexp(1.0, exponents)
+    return (float64_matrix * torch.from_numpy(upscaling)).round_(), torch.from_numpy(downscaling)
 
 
 def folded_sum(values: Tensor, dim: int) -> Tensor:

@@ -39,8 +39,8 @@ class Codebook:
         if self.per_byte == 1:
             return numbers[:, None]
         codes = np.arange(256)
-        pair = [numbers[codes & 15], numbers[codes >> 4]]
-        return np.stack(pair[::-1] if self.high_first else pair, axis=1)
+        numbers_of_halves = [numbers[codes & 15], numbers[codes >> 4]]
+        return np.stack(numbers_of_halves[::-1] if self.high_first else numbers_of_halves, axis=1)
 
     def decode(self, codes: np.ndarray, out: np.ndarray) -> None:
         """Write the numbers that bytes of codes represent.
@@ -73,10 +73,10 @@ def minifloat(sign_and_more: int, fraction_bits: int, bias: int) -> float:
     """
     sign, code = (-1.0 if sign_and_more & 8 else 1.0), sign_and_more & 7
     exponent, fraction = code >> fraction_bits, code & ((1 << fraction_bits) - 1)
-    scaled = fraction / (1 << fraction_bits)
+    fraction_value = fraction / (1 << fraction_bits)
     if exponent == 0:
-        return sign * scaled * 2.0 ** (1 - bias)
-    return sign * (1 + scaled) * 2.0 ** (exponent - bias)
+        return sign * fraction_value * 2.0 ** (1 - bias)
+    return sign * (1 + fraction_value) * 2.0 ** (exponent - bias)
 
 
 def _power_of_two(code: int) -> float:
@@ -98,7 +98,7 @@ def decode_codes(codes: np.ndarray, code: Code, out: np.ndarray) -> None:
 
     Args:
         codes: bytes (uint8), each with one or two codes.
-        code: the kind of the codes.
+        code: the kind of the codes, which determines whether a byte has one or two.
         out: the array to write to, float32.
     """
     if code is Code.E4M3:

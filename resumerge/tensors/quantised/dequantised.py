@@ -41,7 +41,7 @@ class Dequantised(Tensor):
         codes: the tensor that is decoded: bytes if there is a codebook, otherwise float8 or whole
             numbers of 8 bits.
         codebook: the number of each code; None if codes are numbers of their own dtype.
-        rows: the rows of a matrix.
+        rows: the number of rows of each matrix.
         columns: the elements of a row.
         block: (rows, columns) of a block of the grid.
         scales: a scale for each block, row by row; None for 1.
@@ -130,9 +130,9 @@ class Dequantised(Tensor):
         return replace(self, codes=codes, scales=scales, zeros=zeros, block_of_column=columns)
 
     def no_longer_read(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
-        last = self.numel if stop == self.numel else stop // self.columns * self.columns
+        rows_end = self.numel if stop == self.numel else stop // self.columns * self.columns
         yield from self.codes.no_longer_read(
-            *self._coded(start // self.columns * self.columns, last)
+            *self._coded(start // self.columns * self.columns, rows_end)
         )
         if stop == self.numel:
             for tensor in self.children()[1:]:
@@ -144,10 +144,10 @@ class Dequantised(Tensor):
         top, bottom = start // self.columns, -(-stop // self.columns)
         begin, end = top * self.columns, min(bottom * self.columns, self.numel)
         yield from self.codes.reads(*self._coded(begin, end))
-        first, last = self._blocks_of(top), self._blocks_of(bottom - 1) + self.grid[1]
+        first_block, end_block = self._blocks_of(top), self._blocks_of(bottom - 1) + self.grid[1]
         for tensor in (self.scales, self.zeros):
             if tensor is not None:
-                yield from tensor.reads(first, last)
+                yield from tensor.reads(first_block, end_block)
 
     def reads_once(self) -> Iterator[tuple[Tensor, int, int]]:
         """Yield the reads of `block_of_column`."""
@@ -155,26 +155,26 @@ class Dequantised(Tensor):
             yield from self.block_of_column.reads(0, self.block_of_column.numel)
 
     def working_bytes(self, elements: int) -> float:
-        piece = max(PIECE_ELEMENTS, self.columns) + self.columns
-        own_buffers = piece * (
+        piece_elements = max(PIECE_ELEMENTS, self.columns) + self.columns
+        own_buffers = piece_elements * (
             BITS[self.codes.dtype] // 8 + 4 + 2 * 4 * bool(self.scales or self.zeros)
         )
-        return own_buffers + max(child.working_bytes(piece) for child in self.children())
+        return own_buffers + max(child.working_bytes(piece_elements) for child in self.children())
 
     def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
         values, inner, columns = out.view(np.float32), evaluation.inner(), self.columns
-        step, last = max(1, PIECE_ELEMENTS // columns), -(-stop // columns)
-        for top in range(start // columns, last, step) if start < stop else ():
-            bottom = min(top + step, last)
+        rows_at_once, end_row = max(1, PIECE_ELEMENTS // columns), -(-stop // columns)
+        for top in range(start // columns, end_row, rows_at_once) if start < stop else ():
+            bottom = min(top + rows_at_once, end_row)
             begin, end = top * columns, min(bottom * columns, self.numel)
-            first, until = max(begin, start), min(end, stop)
-            part = values[first - start : until - start]
-            if end - begin == (bottom - top) * columns == len(part):
-                self._compute(evaluation, inner, top, bottom, part)
+            part_start, part_stop = max(begin, start), min(end, stop)
+            target = values[part_start - start : part_stop - start]
+            if end - begin == (bottom - top) * columns == len(target):
+                self._compute(evaluation, inner, top, bottom, target)
             else:
-                whole = evaluation.take("rows", (bottom - top) * columns * 4).view(np.float32)
-                self._compute(evaluation, inner, top, bottom, whole)
-                part[:] = whole[first - begin : until - begin]
+                whole_rows = evaluation.take("rows", (bottom - top) * columns * 4).view(np.float32)
+                self._compute(evaluation, inner, top, bottom, whole_rows)
+                target[:] = whole_rows[part_start - begin : part_stop - begin]
 
     def as_json(self) -> dict[str, Any]:
         optional = {
@@ -224,9 +224,9 @@ class Dequantised(Tensor):
         self, evaluation: Evaluation, inner: Evaluation, top: int, bottom: int, out: np.ndarray
     ) -> None:
         begin, end = top * self.columns, min(bottom * self.columns, self.numel)
-        first, last = self._coded(begin, end)
-        codes = evaluation.take("codes", (last - first) * (BITS[self.codes.dtype] // 8))
-        self.codes.read(inner, first, last, codes)
+        first_code, end_code = self._coded(begin, end)
+        codes = evaluation.take("codes", (end_code - first_code) * (BITS[self.codes.dtype] // 8))
+        self.codes.read(inner, first_code, end_code, codes)
         out[end - begin :] = 0.0
         if self.codebook is not None:
             self.codebook.decode(codes, out[: end - begin])
@@ -255,20 +255,20 @@ class Dequantised(Tensor):
             matrix: the rows, float32.
         """
         count, (height, width) = len(matrix), self.grid
-        first, last = self._blocks_of(top), self._blocks_of(top + count - 1) + width
-        grid = tensor.floats(inner, first, last).reshape(-1, width)
+        first_block, end_block = self._blocks_of(top), self._blocks_of(top + count - 1) + width
+        grid = tensor.floats(inner, first_block, end_block).reshape(-1, width)
         if len(grid) != count:
             rows = np.arange(top, top + count)
             rows = rows // self.rows * height + rows % self.rows // self.block[0]
-            grid = grid[rows - first // width]
+            grid = grid[rows - first_block // width]
         columns = self._columns(evaluation)
         if columns is not None:
             with np.errstate(all="ignore"):  # a model's scales may be 0, infinite or NaN
                 operation(matrix, grid[:, columns], out=matrix)
         elif operation is np.divide:
-            wide = np.repeat(grid, self.block[1], axis=1)[:, : self.columns]
+            scale_of_column = np.repeat(grid, self.block[1], axis=1)[:, : self.columns]
             with np.errstate(all="ignore"):
-                operation(matrix, wide, out=matrix)
+                operation(matrix, scale_of_column, out=matrix)
         else:
             grid = np.ascontiguousarray(grid)
             subtracts = operation is np.subtract
@@ -296,7 +296,7 @@ class Dequantised(Tensor):
                     found=f"{blocks.min()} to {blocks.max()}",
                     fix="download the model again",
                 )
-            in_order = np.array_equal(blocks, np.arange(self.columns) // self.block[1])
-            return None if in_order else blocks
+            are_in_order = np.array_equal(blocks, np.arange(self.columns) // self.block[1])
+            return None if are_in_order else blocks
 
         return evaluation.held.get((self, "columns"), self.held_bytes, read)

@@ -33,8 +33,8 @@ class Encoded(Tensor):
     Args:
         scheme: the name of the quantisation, which determines `encode`.
         operand: the tensor that is quantised, float32. Its rows are whole blocks.
-        elements: elements of a block.
-        block_bytes: bytes of a block.
+        elements: the number of elements that a block encodes.
+        block_bytes: the number of bytes that a block takes in the file.
         encode: the function that encodes blocks.
         decode: the function that decodes blocks.
         milliseconds: the time of one core for 2^20 elements of the operand.
@@ -82,11 +82,11 @@ class Encoded(Tensor):
 
     def working_bytes(self, elements: int) -> float:
         floats = (elements // self.block_bytes + 2) * self.elements
-        of_operand = self.operand.working_bytes(floats)
+        operand_bytes = self.operand.working_bytes(floats)
         if isinstance(self.operand, Adapted):
-            of_operand += self.operand.measuring_bytes(floats, floats)
-        sample = 8 * measured_elements(floats) * bool(self.compared_models)
-        return 4 * floats + PIECE_ELEMENTS * WORKING + of_operand + sample
+            operand_bytes += self.operand.measuring_bytes(floats, floats)
+        sample_bytes = 8 * measured_elements(floats) * bool(self.compared_models)
+        return 4 * floats + PIECE_ELEMENTS * WORKING + operand_bytes + sample_bytes
 
     def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
         if start == stop:
@@ -99,39 +99,45 @@ class Encoded(Tensor):
             block = evaluation.block_elements // nbytes * size
             inner = inner.comparing(self._measuring(evaluation), block)
         self.operand.read(inner, first_block * size, end_block * size, raw)
-        values = raw.view(np.float32).reshape(-1, size)
-        whole = len(out) == (end_block - first_block) * nbytes
-        blocks = out if whole else evaluation.take("encoded", (end_block - first_block) * nbytes)
+        floats_of_blocks = raw.view(np.float32).reshape(-1, size)
+        has_whole_blocks = len(out) == (end_block - first_block) * nbytes
+        blocks = (
+            out
+            if has_whole_blocks
+            else evaluation.take("encoded", (end_block - first_block) * nbytes)
+        )
         for row in range(0, end_block - first_block, PIECE_ELEMENTS // size):
-            part = slice(row, row + PIECE_ELEMENTS // size)
-            self.encode(values[part], blocks.reshape(-1, nbytes)[part])
-        if not whole:
+            piece = slice(row, row + PIECE_ELEMENTS // size)
+            self.encode(floats_of_blocks[piece], blocks.reshape(-1, nbytes)[piece])
+        if not has_whole_blocks:
             out[:] = blocks[start - first_block * nbytes : stop - first_block * nbytes]
 
     def _measuring(self, evaluation: Evaluation) -> Compare:
         """Return a function that measures the operand's results after encoding and decoding."""
 
         def compare(reference: Vector, others: Sequence[Vector], result: Vector) -> None:
-            block, measured = result.block, result.measured
-            written = np.empty((2, len(result.exact)), np.float32)
+            block, sample_elements = result.block, result.measured
+            decoded_numbers = np.empty((2, len(result.exact)), np.float32)
             for number, start in enumerate(range(0, len(result), block)):
-                stop = min(start + measured, len(result))
-                part = written[:, number * measured :][:, : stop - start]
-                for numbers, vector in zip(part, (result, reference)):
+                stop = min(start + sample_elements, len(result))
+                decoded_block = decoded_numbers[:, number * sample_elements :][:, : stop - start]
+                for numbers, vector in zip(decoded_block, (result, reference)):
                     numbers[:] = self._as_written(vector, start, stop)
-            evaluation.measure(reference, others, result, written)
+            evaluation.measure(reference, others, result, decoded_numbers)
 
         return compare
 
     def _as_written(self, vector: Vector, start: int, stop: int) -> np.ndarray:
         """Return numbers encoded and decoded again, float32. `start` is the start of a block."""
         end = start - (start - stop) // self.elements * self.elements
-        values = np.empty((end - start) // self.elements, np.dtype((np.float32, self.elements)))
-        round_to(Vector(vector.data[start:end], vector.dtype), Vector(values.reshape(-1)))
-        blocks = np.empty((len(values), self.block_bytes), np.uint8)
-        self.encode(values, blocks)
-        self.decode(blocks, values)
-        return values.reshape(-1)[: stop - start]
+        floats_of_blocks = np.empty(
+            (end - start) // self.elements, np.dtype((np.float32, self.elements))
+        )
+        round_to(Vector(vector.data[start:end], vector.dtype), Vector(floats_of_blocks.reshape(-1)))
+        blocks = np.empty((len(floats_of_blocks), self.block_bytes), np.uint8)
+        self.encode(floats_of_blocks, blocks)
+        self.decode(blocks, floats_of_blocks)
+        return floats_of_blocks.reshape(-1)[: stop - start]
 
     def as_json(self) -> dict[str, Any]:
         return {"encoded": self.scheme, "of": self.operand.as_json(), "shape": list(self.shape)}

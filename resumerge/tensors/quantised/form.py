@@ -90,25 +90,25 @@ class Form:
         """
         offset = int(np.floor(np.log2(self.largest)))
         exponents = ((maxima.view(np.int32) + (1 << 21)) >> 23) - offset
-        stored = np.where(np.isfinite(maxima), exponents.clip(0, 254), 255).astype(np.uint8)
-        return stored, E8M0.table[stored, 0]
+        scale_bytes = np.where(np.isfinite(maxima), exponents.clip(0, 254), 255).astype(np.uint8)
+        return scale_bytes, E8M0.table[scale_bytes, 0]
 
     def _float8s(self, scales: np.ndarray, factor: np.float32) -> tuple[np.ndarray, np.ndarray]:
         """Return the scales of `scaled` in E4M3; 0.125 is stored for a scale that would be 0."""
         scales = factor * scales
-        stored = np.empty(scales.size, np.uint8)
-        vector = as_vector(stored, self.scales)
-        round_to(Vector(scales.reshape(-1)), vector)
-        stored[stored == 0] = _EIGHTH
-        round_to(vector, Vector(scales.reshape(-1)))
-        return stored, scales / factor
+        scale_bytes = np.empty(scales.size, np.uint8)
+        scale_vector = as_vector(scale_bytes, self.scales)
+        round_to(Vector(scales.reshape(-1)), scale_vector)
+        scale_bytes[scale_bytes == 0] = _EIGHTH
+        round_to(scale_vector, Vector(scales.reshape(-1)))
+        return scale_bytes, scales / factor
 
     def _floats(self, scales: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the scales of `scaled` in a float type: at least its smallest normal number."""
-        least, most = _LIMITS[self.scales]
-        scales = np.ascontiguousarray(scales.clip(np.float32(least), np.float32(most)))
-        stored = np.empty(scales.size * BITS[self.scales] // 8, np.uint8)
-        vector = as_vector(stored, self.scales)
-        round_to(Vector(scales.reshape(-1)), vector)
-        round_to(vector, Vector(scales.reshape(-1)))
-        return stored, scales
+        smallest, largest = _LIMITS[self.scales]
+        scales = np.ascontiguousarray(scales.clip(np.float32(smallest), np.float32(largest)))
+        scale_bytes = np.empty(scales.size * BITS[self.scales] // 8, np.uint8)
+        scale_vector = as_vector(scale_bytes, self.scales)
+        round_to(Vector(scales.reshape(-1)), scale_vector)
+        round_to(scale_vector, Vector(scales.reshape(-1)))
+        return scale_bytes, scales

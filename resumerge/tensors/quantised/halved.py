@@ -46,19 +46,19 @@ class Halved(Tensor):
         yield from self.operand.no_longer_read(start // group * group, stop // group * group)
 
     def reads(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
-        for _, _, first, last in self._pieces(start, stop):
-            yield from self.operand.reads(first, last)
+        for _, _, operand_start, operand_end in self._pieces(start, stop):
+            yield from self.operand.reads(operand_start, operand_end)
 
     def working_bytes(self, elements: int) -> float:
-        most = min(2 * elements + 2 * self._columns, self.group * self._columns)
-        return most * (BITS[self.dtype] // 8) + self.operand.working_bytes(most)
+        most_elements = min(2 * elements + 2 * self._columns, self.group * self._columns)
+        return most_elements * (BITS[self.dtype] // 8) + self.operand.working_bytes(most_elements)
 
     def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
         inner, columns, width = evaluation.inner(), self._columns, BITS[self.dtype] // 8
         target = out.view(f"u{width}")
-        for begin, end, first, last in self._pieces(start, stop):
-            raw = evaluation.take("halved", (last - first) * width)
-            self.operand.read(inner, first, last, raw)
+        for begin, end, operand_start, operand_end in self._pieces(start, stop):
+            raw = evaluation.take("halved", (operand_end - operand_start) * width)
+            self.operand.read(inner, operand_start, operand_end, raw)
             rows = raw.view(f"u{width}").reshape(-1, columns)[::2]
             top = begin // columns * columns
             if rows.size == end - begin:
@@ -84,8 +84,8 @@ class Halved(Tensor):
         while start < stop:
             number, row = divmod(start // columns, half)
             end = min(stop, (number + 1) * half * columns)
-            group, odd = divmod(number, 2)
+            group, odd_offset = divmod(number, 2)
             rows = -(-end // columns) - start // columns
-            first = group * self.group + 2 * row + odd
-            yield start, end, first * columns, (first + 2 * rows - 1) * columns
+            first_row = group * self.group + 2 * row + odd_offset
+            yield start, end, first_row * columns, (first_row + 2 * rows - 1) * columns
             start = end

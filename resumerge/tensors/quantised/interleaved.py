@@ -55,23 +55,25 @@ class Interleaved(Tensor):
             yield from self.operand.reads(start // size * size, -(-stop // size) * size)
 
     def working_bytes(self, elements: int) -> float:
-        most = min(self.numel, elements + 2 * self.group_elements)
-        return 2 * most * (BITS[self.dtype] // 8) + self.operand.working_bytes(most)
+        most_elements = min(self.numel, elements + 2 * self.group_elements)
+        return 2 * most_elements * (BITS[self.dtype] // 8) + self.operand.working_bytes(
+            most_elements
+        )
 
     def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
         if start == stop:
             return
         width, size = BITS[self.dtype] // 8, self.group_elements
-        first, last = start // size * size, -(-stop // size) * size
-        raw = evaluation.take("in order", (last - first) * width)
-        self.operand.read(evaluation.inner(), first, last, raw)
+        groups_start, groups_end = start // size * size, -(-stop // size) * size
+        raw = evaluation.take("in order", (groups_end - groups_start) * width)
+        self.operand.read(evaluation.inner(), groups_start, groups_end, raw)
         halves = raw.view(f"u{width}").reshape(-1, 2, self.group // 2, size // self.group)
         rows = halves.swapaxes(1, 2)
         target = out.view(f"u{width}")
-        if len(target) == last - first:
+        if len(target) == groups_end - groups_start:
             target.reshape(rows.shape)[:] = rows
         else:
-            target[:] = rows.reshape(-1)[start - first : stop - first]
+            target[:] = rows.reshape(-1)[start - groups_start : stop - groups_start]
 
     def as_json(self) -> dict[str, Any]:
         return {"interleaved": self.operand.as_json(), "group": self.group}

@@ -28,8 +28,8 @@ class PackedBlocks(Tensor):
     Args:
         scheme: the name of the quantisation, which determines `decode`.
         coded: the bytes of the blocks, U8.
-        elements: elements of a block.
-        block_bytes: bytes of a block.
+        elements: the number of elements that a block decodes to.
+        block_bytes: the number of bytes that a block takes in the file.
         decode: the function that decodes blocks.
         milliseconds: the time of one core for 2^20 elements.
     """
@@ -62,25 +62,29 @@ class PackedBlocks(Tensor):
             yield from self.coded.reads(start // size * nbytes, -(-stop // size) * nbytes)
 
     def working_bytes(self, elements: int) -> float:
-        decoded = (PIECE_ELEMENTS + 2 * self.elements) * WORKING
-        return decoded + self.coded.working_bytes(PIECE_ELEMENTS)
+        decoding_bytes = (PIECE_ELEMENTS + 2 * self.elements) * WORKING
+        return decoding_bytes + self.coded.working_bytes(PIECE_ELEMENTS)
 
     def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
         values, inner, size = out.view(np.float32), evaluation.inner(), self.elements
-        step, last = PIECE_ELEMENTS // size, -(-stop // size)
-        for first in range(start // size, last, step) if start < stop else ():
-            until = min(first + step, last)
-            raw = evaluation.take("coded", (until - first) * self.block_bytes)
-            self.coded.read(inner, first * self.block_bytes, until * self.block_bytes, raw)
+        blocks_at_once, end_block = PIECE_ELEMENTS // size, -(-stop // size)
+        for first_block in range(start // size, end_block, blocks_at_once) if start < stop else ():
+            piece_end = min(first_block + blocks_at_once, end_block)
+            raw = evaluation.take("coded", (piece_end - first_block) * self.block_bytes)
+            self.coded.read(
+                inner, first_block * self.block_bytes, piece_end * self.block_bytes, raw
+            )
             blocks = raw.reshape(-1, self.block_bytes)
-            begin, end = max(start, first * size), min(stop, until * size)
-            part = values[begin - start : end - start]
-            if len(part) == (until - first) * size:
-                self.decode(blocks, part.reshape(-1, size))
+            begin, end = max(start, first_block * size), min(stop, piece_end * size)
+            target = values[begin - start : end - start]
+            if len(target) == (piece_end - first_block) * size:
+                self.decode(blocks, target.reshape(-1, size))
             else:
-                whole = evaluation.take("blocks", (until - first) * size * 4).view(np.float32)
-                self.decode(blocks, whole.reshape(-1, size))
-                part[:] = whole[begin - first * size : end - first * size]
+                whole_blocks = evaluation.take("blocks", (piece_end - first_block) * size * 4).view(
+                    np.float32
+                )
+                self.decode(blocks, whole_blocks.reshape(-1, size))
+                target[:] = whole_blocks[begin - first_block * size : end - first_block * size]
 
     def as_json(self) -> dict[str, Any]:
         return {"blocks": self.scheme, "of": self.coded.as_json(), "shape": list(self.shape)}

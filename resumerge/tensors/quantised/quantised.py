@@ -60,22 +60,22 @@ class Quantised(Tensor):
         """
         columns = weight.shape[-1]
         rows = weight.numel // columns
-        at_once = block_elements(block[0] * columns) // columns
+        rows_at_once = block_elements(block[0] * columns) // columns
         if isinstance(weight, Merged):
             if weight.block_elements >= weight.numel:
-                at_once = -(-rows // block[0]) * block[0]
-            weight = replace(weight, dtype="F32", block_elements=at_once * columns)
-        grid = -(-rows // block[0]) * -(-columns // block[1])
-        size = rows * columns // form.code.per_byte + grid * (BITS[form.scales] // 8)
-        size += 4 * bool(form.whole) + len(described)
+                rows_at_once = -(-rows // block[0]) * block[0]
+            weight = replace(weight, dtype="F32", block_elements=rows_at_once * columns)
+        scale_count = -(-rows // block[0]) * -(-columns // block[1])
+        total_bytes = rows * columns // form.code.per_byte + scale_count * (BITS[form.scales] // 8)
+        total_bytes += 4 * bool(form.whole) + len(described)
         return cls(
             name=name,
             dtype="U8",
-            shape=(size,),
+            shape=(total_bytes,),
             weight=weight,
             form=form,
             block=block,
-            rows_at_once=at_once,
+            rows_at_once=rows_at_once,
             described=described,
         )
 
@@ -146,10 +146,10 @@ class Quantised(Tensor):
 
     def reads(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
         """Yield the ranges from which codes are computed. Scales are held and need no reads."""
-        if start < (last := min(stop, self.code_bytes)):
+        if start < (codes_end := min(stop, self.code_bytes)):
             columns, height = self.columns, self.rows_at_once
             top = start // self._code_row // height * height
-            bottom = -(-last // self.bytes_at_once) * height
+            bottom = -(-codes_end // self.bytes_at_once) * height
             yield from self.weight.reads(top * columns, min(bottom * columns, self.weight.numel))
 
     def reads_once(self) -> Iterator[tuple[Tensor, int, int]]:
@@ -158,12 +158,14 @@ class Quantised(Tensor):
             yield from self.weight.reads(0, self.weight.numel)
 
     def working_bytes(self, elements: int) -> float:
-        piece = min(self.rows_at_once, self.rows) * self.columns
+        piece_elements = min(self.rows_at_once, self.rows) * self.columns
         unrounded_width = 0 if self.weight.dtype == "F32" else BITS[self.weight.dtype] // 8
-        maxima = 3 * 4 * piece / self.block[1]
-        codes = piece / self.form.code.per_byte
-        of_weight = self.weight.working_bytes(piece) + self._measuring_bytes(piece)
-        return piece * (4 + unrounded_width) + maxima + codes + of_weight
+        maxima_bytes = 3 * 4 * piece_elements / self.block[1]
+        code_bytes = piece_elements / self.form.code.per_byte
+        weight_bytes = self.weight.working_bytes(piece_elements) + self._measuring_bytes(
+            piece_elements
+        )
+        return piece_elements * (4 + unrounded_width) + maxima_bytes + code_bytes + weight_bytes
 
     def _measuring_bytes(self, piece: int) -> float:
         """Return the bytes of buffers for measuring the change that remains after quantisation."""
@@ -186,18 +188,21 @@ class Quantised(Tensor):
                     evaluation, top, bottom, out[first - start : band_end - start], scales
                 )
                 continue
-            whole = evaluation.take("quantised", band_end - first)
-            self._compute(evaluation.comparing(None), top, bottom, whole, scales)
+            band_codes = evaluation.take("quantised", band_end - first)
+            self._compute(evaluation.comparing(None), top, bottom, band_codes, scales)
             begin, end = max(first, start), min(band_end, stop)
-            out[begin - start : end - start] = whole[begin - first : end - first]
+            out[begin - start : end - start] = band_codes[begin - first : end - first]
         self._read_scales_and_description(
             evaluation, max(start, codes_end), stop, out[max(codes_end - start, 0) :], scales
         )
         if evaluation.measurements is not None and self.compared_models:
             size = self.bytes_at_once
             first = -(-max(start, self.code_bytes) // size)
-            blocks, others = max(0, -(-stop // size) - first), len(self.compared_models) - 1
-            evaluation.measurements.append(without_elements(blocks, others))
+            block_count, other_count = (
+                max(0, -(-stop // size) - first),
+                len(self.compared_models) - 1,
+            )
+            evaluation.measurements.append(without_elements(block_count, other_count))
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -222,21 +227,23 @@ class Quantised(Tensor):
         if start >= stop:
             return
         height, width = self.block[0], self._scale_row
-        first, end = start - self.code_bytes, stop - self.code_bytes
-        per_piece = self.rows_at_once // height
-        for band in range(first // width // per_piece * per_piece, self.grid[0], per_piece):
-            if band * width >= end:
+        first_byte, end_byte = start - self.code_bytes, stop - self.code_bytes
+        bands_at_once = self.rows_at_once // height
+        for band in range(
+            first_byte // width // bands_at_once * bands_at_once, self.grid[0], bands_at_once
+        ):
+            if band * width >= end_byte:
                 break
-            if not scales.known[band : band + per_piece].all():
+            if not scales.known[band : band + bands_at_once].all():
                 top = band * height
                 bottom = min(top + self.rows_at_once, self.rows)
                 codes = evaluation.take("quantised", (bottom - top) * self._code_row)
                 self._compute(evaluation.comparing(None), top, bottom, codes, scales)
-        scale_bytes = scales.stored.reshape(-1)[first:end]
+        scale_bytes = scales.stored.reshape(-1)[first_byte:end_byte]
         out[: len(scale_bytes)] = scale_bytes
         factor = scales.factor.tobytes() if self.form.whole else b""
-        described = np.frombuffer(factor + self.described, np.uint8)
-        out[len(scale_bytes) :] = described[max(first - self.scale_bytes, 0) :][
+        factor_and_description = np.frombuffer(factor + self.described, np.uint8)
+        out[len(scale_bytes) :] = factor_and_description[max(first_byte - self.scale_bytes, 0) :][
             : len(out) - len(scale_bytes)
         ]
 
@@ -245,26 +252,28 @@ class Quantised(Tensor):
     ) -> None:
         """Write the codes of rows ``top:bottom``, which are whole blocks, and hold their scales."""
         columns, (height, width) = self.columns, self.block
-        runs = list[tuple[Vector, Sequence[Vector], Vector]]()
-        reading = evaluation
+        measured_runs = list[tuple[Vector, Sequence[Vector], Vector]]()
+        weight_evaluation = evaluation
         if evaluation.measures:
-            reading = evaluation.comparing(
-                lambda *run: runs.append(run), self.rows_at_once * columns
+            weight_evaluation = evaluation.comparing(
+                lambda *run: measured_runs.append(run), self.rows_at_once * columns
             )
-        values = self._values(reading, top * columns, bottom * columns)
-        maxima = block_maxima(values, columns, width)
+        weight_floats = self._values(weight_evaluation, top * columns, bottom * columns)
+        maxima = block_maxima(weight_floats, columns, width)
         if height > 1:
             maxima = np.maximum.reduceat(maxima, np.arange(0, bottom - top, height))
-        stored, scales = self.form.scaled(maxima, held.factor)
-        bands = slice(top // height, -(-bottom // height))
-        held.stored[bands] = stored.reshape(-1, self._scale_row)
-        held.known[bands] = True
+        stored_scales, scales = self.form.scaled(maxima, held.factor)
+        grid_rows = slice(top // height, -(-bottom // height))
+        held.stored[grid_rows] = stored_scales.reshape(-1, self._scale_row)
+        held.known[grid_rows] = True
         grid = np.repeat(scales, height, axis=0)[: bottom - top] if height > 1 else scales
         grid = np.ascontiguousarray(grid)
-        quantise(values, columns, grid, width, self.form.code, out)
-        for reference, others, result in runs:
-            written = self._as_written(evaluation, values, reference, len(result.exact), grid)
-            evaluation.measure(reference, others, result, written)
+        quantise(weight_floats, columns, grid, width, self.form.code, out)
+        for reference, other_operands, result in measured_runs:
+            decoded_numbers = self._as_written(
+                evaluation, weight_floats, reference, len(result.exact), grid
+            )
+            evaluation.measure(reference, other_operands, result, decoded_numbers)
 
     def _as_written(
         self,
@@ -286,27 +295,35 @@ class Quantised(Tensor):
         if count <= columns:
             columns = min(columns, count + count % 2)
             grid = np.ascontiguousarray(grid[:1, : -(-columns // width)])
-        size = -(-count // columns) * columns
-        written = evaluation.take("as written", 2 * 4 * size).view(np.float32).reshape(2, size)
-        written[0] = values[:size]
-        round_to(Vector(reference.data[:size], reference.dtype), Vector(written[1]))
-        codes = evaluation.take("codes as written", size // code.per_byte)
-        grid = grid[: size // columns]
-        for numbers in written:
+        element_count = -(-count // columns) * columns
+        decoded_numbers = (
+            evaluation.take("as written", 2 * 4 * element_count)
+            .view(np.float32)
+            .reshape(2, element_count)
+        )
+        decoded_numbers[0] = values[:element_count]
+        round_to(
+            Vector(reference.data[:element_count], reference.dtype), Vector(decoded_numbers[1])
+        )
+        codes = evaluation.take("codes as written", element_count // code.per_byte)
+        grid = grid[: element_count // columns]
+        for numbers in decoded_numbers:
             quantise(numbers, columns, grid, width, code, codes)
             decode_codes(codes, code, numbers)
             apply_grid(numbers, columns, grid, width, subtracts=False)
-        return np.ascontiguousarray(written[:, :count])
+        return np.ascontiguousarray(decoded_numbers[:, :count])
 
     def _no_scales(self, evaluation: Evaluation) -> _Scales:
         """Return a `_Scales` with the weight's factor, in which no scale has been computed yet."""
-        largest, size = 0.0, self.rows_at_once * self.columns
-        for start in range(0, self.weight.numel if self.form.whole else 0, size):
-            stop = min(start + size, self.weight.numel)
-            values = self._values(evaluation.comparing(None), start, stop)
-            maxima = block_maxima(values, self.columns, self.block[1])
-            largest = max(largest, float(np.max(maxima, where=np.isfinite(maxima), initial=0)))
-        return _Scales.of(self, self.form.factor(largest))
+        largest_magnitude, piece_elements = 0.0, self.rows_at_once * self.columns
+        for start in range(0, self.weight.numel if self.form.whole else 0, piece_elements):
+            stop = min(start + piece_elements, self.weight.numel)
+            weight_floats = self._values(evaluation.comparing(None), start, stop)
+            maxima = block_maxima(weight_floats, self.columns, self.block[1])
+            largest_magnitude = max(
+                largest_magnitude, float(np.max(maxima, where=np.isfinite(maxima), initial=0))
+            )
+        return _Scales.of(self, self.form.factor(largest_magnitude))
 
     def _values(self, evaluation: Evaluation, start: int, stop: int) -> np.ndarray:
         """Return elements ``start:stop`` of the weight as float32, in a buffer.
@@ -314,16 +331,16 @@ class Quantised(Tensor):
         The weight is evaluated at the depth of this tensor, so that scans of a merge use the same
         buffers.
         """
-        values = evaluation.take("to quantise", 4 * (stop - start))
+        buffer = evaluation.take("to quantise", 4 * (stop - start))
         if self.weight.dtype == "F32":
-            self.weight.read(evaluation, start, stop, values)
+            self.weight.read(evaluation, start, stop, buffer)
         else:
             unrounded = evaluation.vector(
                 "before quantising", stop - start, code_of(self.weight.dtype)
             )
             self.weight.read(evaluation, start, stop, bytes_of(unrounded))
-            round_to(unrounded, Vector(values.view(np.float32)))
-        return values.view(np.float32)
+            round_to(unrounded, Vector(buffer.view(np.float32)))
+        return buffer.view(np.float32)
 
 
 @dataclass(frozen=True)
@@ -333,7 +350,7 @@ class _Scales:
     Args:
         stored: the bytes of the scales, with one row for each row of the grid.
         known: for each row of the grid, whether its scales have been computed.
-        factor: the factor of the weight.
+        factor: the number that multiplies scales in float8 before they are stored; 1 without one.
     """
 
     stored: np.ndarray

@@ -110,8 +110,8 @@ class Repacked(Tensor):
         yield from self.packed.reads(0, self.packed.numel)
 
     def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
-        held = evaluation.held.get(self, self.held_bytes, lambda: self._whole(evaluation))
-        out[:] = held.reshape(-1)[start:stop]
+        unpacked_bytes = evaluation.held.get(self, self.held_bytes, lambda: self._whole(evaluation))
+        out[:] = unpacked_bytes.reshape(-1)[start:stop]
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -127,33 +127,33 @@ class Repacked(Tensor):
         """Return all bytes, as a matrix of the tensor's shape."""
         raw = np.empty(self.packed.nbytes, np.uint8)
         self.packed.read(evaluation.inner(), 0, self.packed.numel, raw)
-        kind = np.uint32 if self.packed.dtype == "I32" else np.uint8
-        packed, along = raw.view(kind).reshape(self.packed.shape), self.along
+        word_type = np.uint32 if self.packed.dtype == "I32" else np.uint8
+        packed_matrix, along = raw.view(word_type).reshape(self.packed.shape), self.along
         if self.transposed:
-            packed, along = packed.T, 1 - along
+            packed_matrix, along = packed_matrix.T, 1 - along
         repacked = np.empty(self.shape, np.uint8)
         count = len(self.order)
-        for top in range(0, len(packed), ROWS):
-            words = np.ascontiguousarray(packed[top : top + ROWS])
+        for top in range(0, len(packed_matrix), ROWS):
+            words = np.ascontiguousarray(packed_matrix[top : top + ROWS])
             numbers = [self._numbers(words, place) for place in self.order]
             if along:
                 repacked[top : top + ROWS] = self._bytes(np.stack(numbers, axis=2))
                 continue
-            for number, part in enumerate(numbers):
-                first = top * count + number
-                rows = repacked[first : first + len(words) * count : count]
-                rows[:] = self._bytes(part[: len(rows)])
+            for number, numbers_of_place in enumerate(numbers):
+                first_row = top * count + number
+                rows = repacked[first_row : first_row + len(words) * count : count]
+                rows[:] = self._bytes(numbers_of_place[: len(rows)])
         return repacked
 
     def _numbers(self, words: np.ndarray, place: int) -> np.ndarray:
         """Return the numbers at one place in packed elements, uint8."""
-        kind = words.dtype.type
-        numbers = words >> kind(place * self.bits)
+        word_type = words.dtype.type
+        numbers = words >> word_type(place * self.bits)
         if self.added:
-            numbers += kind(self.added)
-        numbers &= kind((1 << self.bits) - 1)
-        narrow: np.ndarray = numbers.astype(np.uint8, copy=False)
-        return narrow
+            numbers += word_type(self.added)
+        numbers &= word_type((1 << self.bits) - 1)
+        byte_numbers: np.ndarray = numbers.astype(np.uint8, copy=False)
+        return byte_numbers
 
     def _bytes(self, numbers: np.ndarray) -> np.ndarray:
         """Return rows of numbers as bytes, in the form in which they are held."""

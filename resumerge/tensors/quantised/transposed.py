@@ -57,9 +57,11 @@ class Transposed(Tensor):
         yield from self.matrix.reads(0, self.numel)
 
     def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
-        held = evaluation.held.get(self, self.held_bytes, lambda: self._whole(evaluation))
+        transposed_bytes = evaluation.held.get(
+            self, self.held_bytes, lambda: self._whole(evaluation)
+        )
         width = BITS[self.dtype] // 8
-        out[:] = held[start * width : stop * width]
+        out[:] = transposed_bytes[start * width : stop * width]
 
     def as_json(self) -> dict[str, Any]:
         return {"transposed": self.matrix.as_json()}

@@ -46,8 +46,8 @@ class Stored(Tensor):
 
     def byte_range(self, start: int, stop: int) -> tuple[int, int]:
         """Return (offset in the file, length) of elements ``start:stop`` of a contiguous tensor."""
-        first = nbytes(self.dtype, start)
-        return self.offset + first, nbytes(self.dtype, stop) - first
+        skipped_bytes = nbytes(self.dtype, start)
+        return self.offset + skipped_bytes, nbytes(self.dtype, stop) - skipped_bytes
 
     def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
         files = evaluation.files
@@ -81,6 +81,6 @@ def with_stored(tensor: Tensor, change: Callable[[Stored], Stored]) -> Tensor:
     if isinstance(tensor, Stored):
         return change(tensor)
     children = tensor.children()
-    changed = tuple(with_stored(child, change) for child in children)
-    same = all(new is child for new, child in zip(changed, children))
-    return tensor if same else tensor.with_children(changed)
+    new_children = tuple(with_stored(child, change) for child in children)
+    is_unchanged = all(new is child for new, child in zip(new_children, children))
+    return tensor if is_unchanged else tensor.with_children(new_children)

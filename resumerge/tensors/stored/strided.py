@@ -23,20 +23,23 @@ def boxes(shape: tuple[int, ...], start: int, stop: int) -> Iterator[Box]:
     if not shape:
         yield ()
         return
-    row = 1
+    row_elements = 1
     for count in shape[1:]:
-        row *= count
-    (first, skipped), (last, over) = divmod(start, row), divmod(stop, row)
-    if skipped:
-        end = min(stop - first * row, row)
-        for box in boxes(shape[1:], skipped, end):
-            yield ((first, first + 1), *box)
-        first += 1
-    if first < last:
-        yield ((first, last), *((0, count) for count in shape[1:]))
-    if over and first <= last:
-        for box in boxes(shape[1:], 0, over):
-            yield ((last, last + 1), *box)
+        row_elements *= count
+    (first_row, skipped_elements), (last_row, remaining_elements) = (
+        divmod(start, row_elements),
+        divmod(stop, row_elements),
+    )
+    if skipped_elements:
+        end = min(stop - first_row * row_elements, row_elements)
+        for box in boxes(shape[1:], skipped_elements, end):
+            yield ((first_row, first_row + 1), *box)
+        first_row += 1
+    if first_row < last_row:
+        yield ((first_row, last_row), *((0, count) for count in shape[1:]))
+    if remaining_elements and first_row <= last_row:
+        for box in boxes(shape[1:], 0, remaining_elements):
+            yield ((last_row, last_row + 1), *box)
 
 
 def read_strided(
@@ -59,14 +62,14 @@ def read_strided(
         stop: one past the last.
         out: the array to write to: an unsigned integer of the same width for each element.
     """
-    done = 0
+    position = 0
     for box in boxes(shape, start, stop):
         counts = tuple(last - first for first, last in box)
         begin = sum(first * stride for (first, _), stride in zip(box, strides))
         numel = int(np.prod(counts, dtype=np.int64))
-        part = out[done : done + numel].reshape(counts)
-        _gather(read, offset + begin * out.itemsize, strides, part)
-        done += numel
+        box_elements = out[position : position + numel].reshape(counts)
+        _gather(read, offset + begin * out.itemsize, strides, box_elements)
+        position += numel
 
 
 def _gather(read: ReadBytes, offset: int, strides: tuple[int, ...], out: np.ndarray) -> None:
@@ -82,8 +85,8 @@ def _gather(read: ReadBytes, offset: int, strides: tuple[int, ...], out: np.ndar
         return
     widest = max(range(out.ndim), key=strides.__getitem__)
     other_strides = strides[:widest] + strides[widest + 1 :]
-    step, parts = strides[widest] * width, np.moveaxis(out, widest, 0)
-    for k in range(out.shape[widest]):
+    step_bytes, slices = strides[widest] * width, np.moveaxis(out, widest, 0)
+    for index in range(out.shape[widest]):
         _gather(
-            read, offset + k * step, other_strides, parts[k, ...]
+            read, offset + index * step_bytes, other_strides, slices[index, ...]
         )  # an array, also of one element
