@@ -25,8 +25,8 @@ def upload_companions(
     list it, and not every store replaces a file in one step.
 
     Args:
-        store: the mirror.
-        companions: the files.
+        store: the store of the mirror, which already has all shards.
+        companions: the files to upload, in this order; they are read once.
         conflicts: keeps the names of these files free.
         moved: called with the number of bytes that were moved; may raise to stop.
 
@@ -37,25 +37,25 @@ def upload_companions(
         Resumable: a file of the user has one of the names.
         OSError: the mirror cannot be used now.
     """
-    listed = store.list()
+    mirror_sizes = store.list()
     for group in _groups(companions):
         moved(0)
         group = {
             name: content
             for name, content in group.items()
-            if conflicts.make_way(name, content, listed.get(name))
+            if conflicts.make_way(name, content, mirror_sizes.get(name))
         }
-        small = {name: data for name, data in group.items() if isinstance(data, bytes)}
-        hashes = {name: hashlib.sha256(data).hexdigest() for name, data in small.items()}
-        changed = {
+        small_files = {name: data for name, data in group.items() if isinstance(data, bytes)}
+        hashes = {name: hashlib.sha256(data).hexdigest() for name, data in small_files.items()}
+        changed_files = {
             name: data
-            for name, data in small.items()
-            if listed.get(name) != len(data) or store.sha256(name, moved) != hashes[name]
+            for name, data in small_files.items()
+            if mirror_sizes.get(name) != len(data) or store.sha256(name, moved) != hashes[name]
         }
-        if changed:
-            store.put(changed)
-            moved(sum(map(len, changed.values())))
-        for name, data in small.items():
+        if changed_files:
+            store.put(changed_files)
+            moved(sum(map(len, changed_files.values())))
+        for name, data in small_files.items():
             yield name, len(data), hashes[name]
         for name, path in group.items():
             if isinstance(path, Path):

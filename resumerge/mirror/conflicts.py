@@ -28,7 +28,7 @@ class ConflictResolver:
     """A guard that keeps the names of a run's files free in its mirror.
 
     Args:
-        store: the mirror.
+        store: the store of the mirror, whose files are read and renamed, but never removed.
         on_conflict: called for each conflicting file.
         moved: called with the number of bytes that were read; may raise to stop.
     """
@@ -41,7 +41,7 @@ class ConflictResolver:
         """Free the name of a file of the run, by renaming a conflicting file if necessary.
 
         Args:
-            name: the name of the run's file.
+            name: the name in the mirror under which the run will write its file.
             content: the content to write: the bytes, or the local file.
             size: the size in bytes of the file in the mirror with this name; None if the mirror has
                 no such file.

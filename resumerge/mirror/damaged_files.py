@@ -14,7 +14,7 @@ def find_damaged(
     """Compare files in a mirror with their recorded sizes and hashes.
 
     Args:
-        store: the mirror.
+        store: the store of the mirror, which is only read.
         files: the expected size in bytes and SHA-256 (hex digits) of each file, by name.
         moved: called with the number of bytes that were read; may raise to stop.
 
@@ -24,15 +24,15 @@ def find_damaged(
     Raises:
         OSError: the mirror cannot be read now.
     """
-    listed = store.list()
+    mirror_sizes = store.list()
     problems = {}
     for name, (nbytes, sha256) in files.items():
         if ".." in PurePosixPath(name).parts or name.startswith("/"):
             problems[name] = "its name points outside of the mirror"
-        elif name not in listed:
+        elif name not in mirror_sizes:
             problems[name] = "it is missing"
-        elif listed[name] != nbytes:
-            problems[name] = f"it has {listed[name]} bytes instead of {nbytes}"
+        elif mirror_sizes[name] != nbytes:
+            problems[name] = f"it has {mirror_sizes[name]} bytes instead of {nbytes}"
         elif store.sha256(name, moved) != sha256:
             problems[name] = "its content differs"
     return problems

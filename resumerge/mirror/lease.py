@@ -64,7 +64,7 @@ class Lease:
     """The right to write to a mirror. A thread renews it until `release` or `stop` is called.
 
     Args:
-        store: the mirror.
+        store: the store of the mirror, to which every renewal writes the lease's file again.
         record: the record that was written to the mirror.
 
     Attributes:
@@ -99,8 +99,9 @@ class Lease:
         does not compare the clocks of two machines.
 
         Args:
-            store: the mirror.
-            run: the id of the run.
+            store: the store of the mirror. A place that does not exist yet is made by the first
+                write.
+            run: the id of the run, for the record; the run of an earlier lease may be another.
             take_over: whether the user asserts that the present owner is dead (``--take-over``). In
                 a store that cannot hold a lease, this also holds for later commands of this
                 machine, until it reboots or another machine writes a lease.
@@ -114,8 +115,8 @@ class Lease:
         """
         if obstacle := retry_store(store, store.lease_obstacle):
             # An earlier --take-over still holds if no other machine has used the mirror since.
-            latest = retry_store(store, lambda: read_lease(store))
-            if not take_over and (latest is None or not _is_of_this_boot(latest)):
+            latest_lease = retry_store(store, lambda: read_lease(store))
+            if not take_over and (latest_lease is None or not _is_of_this_boot(latest_lease)):
                 raise _no_lease(store, obstacle)
             note(
                 f"Warning: {store.url} cannot hold a lease: {obstacle}. As --take-over says, no "
@@ -146,12 +147,12 @@ class Lease:
             name, data = lease_name(token), own_record.as_bytes()
             if name in files:
                 break
-            written = retry_store(store, lambda: store.put_if_absent(name, data))  # noqa: B023
-            if written and store.settle_seconds:
+            is_written = retry_store(store, lambda: store.put_if_absent(name, data))  # noqa: B023
+            if is_written and store.settle_seconds:
                 time.sleep(store.settle_seconds)
                 current = retry_store(store, lambda: read_lease(store))
-                written = current is not None and current.owner == own_record.owner
-            if written:
+                is_written = current is not None and current.owner == own_record.owner
+            if is_written:
                 _log.info("lease of %s acquired, fencing token %d", store.url, own_record.token)
                 return cls(store, own_record)
             take_over = False  # the machine that acquired the lease meanwhile is alive
@@ -245,27 +246,31 @@ class Lease:
         with self._lock:
             if self._lost:
                 return
-            began = clock()
+            started_at = clock()
             files = self._store.list()
             name = lease_name(self.token)
-            finished = name not in files and MANIFEST_FILE in files
-            if max(fencing_tokens(files), default=0) > self.token or finished:
+            is_finished = name not in files and MANIFEST_FILE in files
+            if max(fencing_tokens(files), default=0) > self.token or is_finished:
                 self._lost = True
                 return
             if name not in files:
                 raise OSError(f"The metadata of the run is missing from {self._store.url}")
-            current = read_lease(self._store, {name: files[name]})
-            if current is None:
+            current_lease = read_lease(self._store, {name: files[name]})
+            if current_lease is None:
                 raise OSError(f"The lease of {self._store.url} was removed while it was read")
-            if current.readable and current.owner != self._record.owner:
+            if current_lease.readable and current_lease.owner != self._record.owner:
                 self._lost = True
                 return
             self._record = self._record.renewed(released=released)
-            superseded = [other for token, other in leases(files).items() if token < self.token]
-            data = self._record.as_bytes()
-            if not self._store.put_if_unchanged(name, data, current.raw, superseded):
+            superseded_leases = [
+                older_name for token, older_name in leases(files).items() if token < self.token
+            ]
+            record_bytes = self._record.as_bytes()
+            if not self._store.put_if_unchanged(
+                name, record_bytes, current_lease.raw, superseded_leases
+            ):
                 raise OSError(f"The lease of {self._store.url} was changed while it was renewed")
-            self._renewed_at = began
+            self._renewed_at = started_at
 
 
 def _tokens(store: Store, files: Collection[str]) -> list[int]:
@@ -315,16 +320,16 @@ def _wait_until_free(
         f"{lease} holds the lease of the {store.place}. Checking for {seconds:.0f} s "
         "whether it is alive (--take-over skips this)"
     )
-    began = clock()
+    started_at = clock()
     while True:
-        remaining = began + seconds - clock()
+        remaining = started_at + seconds - clock()
         time.sleep(min(max(remaining, 0.01), seconds / 8, 5.0))
         heartbeat()
-        latest = retry_store(store, lambda: read_lease(store))
-        if latest is None or latest.released:
+        latest_lease = retry_store(store, lambda: read_lease(store))
+        if latest_lease is None or latest_lease.released:
             return
-        if latest.raw != lease.raw:
-            raise _held_by(store, latest)
+        if latest_lease.raw != lease.raw:
+            raise _held_by(store, latest_lease)
         if remaining <= 0:
             note(f"{lease} is dead: taking over")
             return
@@ -332,16 +337,18 @@ def _wait_until_free(
 
 def _is_of_this_boot(lease: LeaseRecord) -> bool:
     """Return whether a lease was written by a process of this machine after its last boot."""
-    here = (hostname(), boot_id(), pid_space())
+    this_boot = (hostname(), boot_id(), pid_space())
     return (
-        lease.readable and bool(lease.boot_id) and (lease.host, lease.boot_id, lease.space) == here
+        lease.readable
+        and bool(lease.boot_id)
+        and (lease.host, lease.boot_id, lease.space) == this_boot
     )
 
 
 def _held_by(store: Store, lease: LeaseRecord) -> InputError:
-    other = "process" if lease.host == hostname() else "machine"
+    holder_kind = "process" if lease.host == hostname() else "machine"
     return refuse(
-        f"Another {other} is working on this {store.noun}",
+        f"Another {holder_kind} is working on this {store.noun}",
         where=store.url,
         found=f"{lease}, last heard from at {lease.at}",
         fix="wait until it has finished, or stop it; if you know that it is dead, add --take-over",
@@ -367,7 +374,7 @@ def _is_stale(store: Store, lease: LeaseRecord) -> bool:
         return False
     if store_now is None:
         return False
-    ages = [lease.age(now) for now in (store_now, datetime.now(UTC))]
+    ages = [lease.age(clock_time) for clock_time in (store_now, datetime.now(UTC))]
     return all(age is not None and lease.is_dead(age, CLOCK_ERROR_TO_TAKE) for age in ages)
 
 

@@ -31,7 +31,7 @@ class LeaseRecord:
     """The record of a lease, which names the process that holds it.
 
     Args:
-        run: the id of the run.
+        run: the id of the run whose mirror the owner may write to.
         owner: a random text, different for each lease.
         host: the name of the owner's machine.
         boot_id: an id that changes with every boot of that machine.
@@ -105,15 +105,15 @@ class LeaseRecord:
 
     def as_bytes(self) -> bytes:
         """Return the content of the file."""
-        written = {key: getattr(self, name) for name, key in _file_keys().items()}
-        return json.dumps(written).encode() + b"\n"
+        values_by_key = {key: getattr(self, name) for name, key in _file_keys().items()}
+        return json.dumps(values_by_key).encode() + b"\n"
 
 
 def read_lease(store: Store, files: Mapping[str, int] | None = None) -> LeaseRecord | None:
     """Return the lease with the highest fencing token; None if the mirror has no lease.
 
     Args:
-        store: the mirror.
+        store: the store of the mirror, from which the lease's file is read anew.
         files: a recent listing of the store; None to list it here.
 
     Raises:
@@ -133,19 +133,19 @@ def _parse(raw: bytes, token: int) -> LeaseRecord:
 
     If the bytes are not a valid record, the result has `readable` False.
     """
-    unreadable = LeaseRecord(token=token, raw=raw, readable=False)
+    unreadable_record = LeaseRecord(token=token, raw=raw, readable=False)
     try:
         content: Any = json.loads(raw)
         values = {name: content[key] for name, key in _file_keys().items()}
     except (ValueError, TypeError, KeyError, RecursionError):
-        return unreadable
-    default = LeaseRecord()
+        return unreadable_record
+    default_record = LeaseRecord()
     for name, value in values.items():
-        kind = (int, float) if name == "seconds" else type(getattr(default, name))
+        kind = (int, float) if name == "seconds" else type(getattr(default_record, name))
         if not isinstance(value, kind) or (isinstance(value, str) and len(value) > 300):
-            return unreadable
+            return unreadable_record
     if not math.isfinite(values["seconds"]):
-        return unreadable
+        return unreadable_record
     return LeaseRecord(**values, token=token, raw=raw)
 
 

@@ -44,11 +44,11 @@ class Manifest:
     """The content of a finished mirror.
 
     Args:
-        run: the run's id.
+        run: the run's id, as in the ledger of the machine that finished it.
         fingerprint: the fingerprint of the recipe and its sources.
         files: the size in bytes and SHA-256 (hex digits) of each file, by name.
         created: the time when the run was created, ISO 8601.
-        units: the number of units of the run.
+        units: the number of units of the run, all of them committed.
         attempts: the rows of the ledger's table of attempts, in order.
         seed: the seed that the run was started with; None if it had none.
         shard_size: the size of shards in bytes that the run was started with; None if not set.
@@ -135,10 +135,13 @@ def _are_attempts(rows: Sequence[Row]) -> bool:
 
 def is_same_model(one: bytes, other: bytes) -> bool:
     """Return whether two contents are manifests of one run, with the same files and hashes."""
-    first, second = _parse(one), _parse(other)
-    if first is None or second is None:
+    first_manifest, second_manifest = _parse(one), _parse(other)
+    if first_manifest is None or second_manifest is None:
         return False
-    return (first.run, first.files) == (second.run, second.files)
+    return (first_manifest.run, first_manifest.files) == (
+        second_manifest.run,
+        second_manifest.files,
+    )
 
 
 def missing_files(manifest: Manifest, listed: Mapping[str, int]) -> list[str]:
@@ -147,7 +150,7 @@ def missing_files(manifest: Manifest, listed: Mapping[str, int]) -> list[str]:
     The sizes of companions are not compared, because the user may have edited companions.
 
     Args:
-        manifest: the manifest of the mirror.
+        manifest: the manifest that was read from the mirror.
         listed: the size in bytes of every file in the mirror, by name.
     """
     return sorted(
@@ -161,7 +164,7 @@ def manifest_of(ledger: Ledger, files: Mapping[str, tuple[int, str]], token: int
     """Return the content of the manifest of a run that has just finished.
 
     Args:
-        ledger: the ledger of the run.
+        ledger: the ledger of the run, in which the last attempt counts as running.
         files: the size in bytes and SHA-256 (hex digits) of each file of the model, by name.
         token: the fencing token of the lease.
     """
@@ -190,8 +193,8 @@ def write_manifest(store: Store, manifest: bytes, token: int, files: Iterable[st
     machine may have finished the run while this one was suspended.
 
     Args:
-        store: the mirror.
-        manifest: the content of the manifest.
+        store: the store of the mirror, which has every file that the manifest lists.
+        manifest: the new content of the manifest, as `manifest_of` returns it.
         token: the fencing token of the lease. Metadata with a higher token is kept.
         files: the names of the files of the model.
 
@@ -200,15 +203,19 @@ def write_manifest(store: Store, manifest: bytes, token: int, files: Iterable[st
     """
     files = list(files)
     store.abandon_uploads(files)
-    listed = store.list()
-    present = store.get(MANIFEST_FILE) if MANIFEST_FILE in listed else None
-    remove = _to_remove(listed, token, files)
-    old, new = _parse(present or b""), _parse(manifest)
-    if old is not None and new is not None and old.run != new.run:
+    mirror_sizes = store.list()
+    present_manifest = store.get(MANIFEST_FILE) if MANIFEST_FILE in mirror_sizes else None
+    removable_names = _to_remove(mirror_sizes, token, files)
+    old_manifest, new_manifest = _parse(present_manifest or b""), _parse(manifest)
+    if (
+        old_manifest is not None
+        and new_manifest is not None
+        and old_manifest.run != new_manifest.run
+    ):
         raise OSError(f"{store.url} has the manifest of another run")
-    if present is not None and is_same_model(present, manifest):
-        manifest = present
-    if not store.put_if_unchanged(MANIFEST_FILE, manifest, present, remove):
+    if present_manifest is not None and is_same_model(present_manifest, manifest):
+        manifest = present_manifest
+    if not store.put_if_unchanged(MANIFEST_FILE, manifest, present_manifest, removable_names):
         raise OSError(f"Another manifest was written to {store.url} at the same time")
 
 
@@ -227,15 +234,15 @@ def remove_metadata(store: Store, token: int = LARGEST_TOKEN) -> None:
     An unfinished mirror is not changed.
 
     Args:
-        store: the mirror.
+        store: the store of a mirror, finished or not.
         token: the highest fencing token of the metadata to remove.
 
     Raises:
         OSError: the mirror cannot be used now.
     """
     manifest = read_manifest(store)
-    if manifest and (remove := _to_remove(store.list(), token, manifest.files)):
-        store.put({}, remove)
+    if manifest and (removable_names := _to_remove(store.list(), token, manifest.files)):
+        store.put({}, removable_names)
 
 
 def _to_remove(listed: Iterable[str], token: int, files: Iterable[str]) -> list[str]:
@@ -244,13 +251,15 @@ def _to_remove(listed: Iterable[str], token: int, files: Iterable[str]) -> list[
     Leases come last, because they identify the owner of the other metadata.
     """
     names = set(listed)
-    leases = {lease_name(n) for n in fencing_tokens(names)}
-    later = {snapshot.name for snapshot in snapshot_names(names) if snapshot.token > token}
-    later |= {lease_name(n) for n in fencing_tokens(names) if n > token}
-    later |= {task.name for task in task_names(names) if task.token > token}
+    all_leases = {lease_name(n) for n in fencing_tokens(names)}
+    later_metadata = {snapshot.name for snapshot in snapshot_names(names) if snapshot.token > token}
+    later_metadata |= {lease_name(n) for n in fencing_tokens(names) if n > token}
+    later_metadata |= {task.name for task in task_names(names) if task.token > token}
     metadata = metadata_in(names) - {MANIFEST_FILE}
-    incomplete = {f"{name}.part" for name in files} & names
-    return sorted((metadata | incomplete) - later, key=lambda name: (name in leases, name))
+    incomplete_files = {f"{name}.part" for name in files} & names
+    return sorted(
+        (metadata | incomplete_files) - later_metadata, key=lambda name: (name in all_leases, name)
+    )
 
 
 def _checksum(content: Mapping[str, Any]) -> str:

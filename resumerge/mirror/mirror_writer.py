@@ -29,9 +29,9 @@ class MirrorWriter:
     Every operation raises `OSError` if the mirror cannot be used now. The caller can repeat it.
 
     Args:
-        store: the mirror.
-        lease: the lease of the mirror.
-        ledger: the ledger of the run.
+        store: the store of the mirror, to which nothing else in this process writes.
+        lease: the lease, which this process holds; `finish` stops its renewals.
+        ledger: the ledger of the run, which records the files that the mirror has.
         out: the folder of the sealed shards.
         storage: deletes files in that folder.
         note: called with messages for the user.
@@ -107,18 +107,22 @@ class MirrorWriter:
 
     def write_snapshot(self) -> None:
         """Write a snapshot of the ledger that names the files that are still in the mirror."""
-        older, self._snapshots = self._snapshots, None
-        if older is None:
-            listed, _ = self.list_and_forget_missing()
-            older = snapshot_names(listed)
+        older_snapshots, self._snapshots = self._snapshots, None
+        if older_snapshots is None:
+            mirror_sizes, _ = self.list_and_forget_missing()
+            older_snapshots = snapshot_names(mirror_sizes)
             # Shards of tasks with older tokens have been adopted; the snapshot names them.
-            stale = {task.name for task in task_names(listed) if task.token < self._lease.token}
-            self.add_superfluous(stale)
-        mirrored = self._ledger.mirrored.checksums()
-        self._snapshots = [write_snapshot(self._store, self._ledger, self._lease.token, older)]
+            stale_task_files = {
+                task.name for task in task_names(mirror_sizes) if task.token < self._lease.token
+            }
+            self.add_superfluous(stale_task_files)
+        mirrored_checksums = self._ledger.mirrored.checksums()
+        self._snapshots = [
+            write_snapshot(self._store, self._ledger, self._lease.token, older_snapshots)
+        ]
         # This raises if another machine took over before it could read this snapshot.
         self.list_and_forget_missing()
-        self.named_in_snapshot = set(mirrored)
+        self.named_in_snapshot = set(mirrored_checksums)
 
     def remove(self, names: Sequence[str]) -> None:
         """Remove files of tasks from the mirror and from `superfluous`."""
@@ -138,14 +142,16 @@ class MirrorWriter:
         """
         # The ledger is read before the mirror, because tasks upload shards in the meantime and
         # record them afterwards.
-        mirrored = self._ledger.mirrored.files()
-        listed = self._store.list()
-        self._lease.check_listed(listed)
-        missing = [name for name, (nbytes, _) in mirrored.items() if listed.get(name) != nbytes]
-        for name in missing:
+        mirrored_files = self._ledger.mirrored.files()
+        mirror_sizes = self._store.list()
+        self._lease.check_listed(mirror_sizes)
+        lost_names = [
+            name for name, (nbytes, _) in mirrored_files.items() if mirror_sizes.get(name) != nbytes
+        ]
+        for name in lost_names:
             self._ledger.mirrored.forget(name)
             self._ledger.events.add(EventKind.MIRROR_LOST_FILE, mirror=self._store.url, name=name)
-        return listed, bool(missing)
+        return mirror_sizes, bool(lost_names)
 
     def upload(self, name: str) -> None:
         """Upload a shard, and record it in the ledger as mirrored.
@@ -181,8 +187,8 @@ class MirrorWriter:
         Returns:
             True if the model is complete; False if a shard has to be uploaded again first.
         """
-        _, some_are_missing = self.list_and_forget_missing()
-        if some_are_missing:
+        _, has_lost_files = self.list_and_forget_missing()
+        if has_lost_files:
             return False
         files = self._ledger.mirrored.files()
         for name, nbytes, sha256 in upload_companions(
@@ -206,7 +212,7 @@ class MirrorWriter:
             return False
         try:
             manifest = self._store.get(MANIFEST_FILE)
-            if not any(is_same_model(manifest, written) for written in self._manifests):
+            if not any(is_same_model(manifest, sent_manifest) for sent_manifest in self._manifests):
                 return False
         except FileNotFoundError:
             return False

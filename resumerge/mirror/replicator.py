@@ -60,9 +60,9 @@ class Replicator:
     sealed shards.
 
     Args:
-        store: the mirror.
-        lease: the lease of the mirror.
-        ledger: the ledger of the run.
+        store: the store of the mirror.
+        lease: the lease, which this process holds; it is checked, but not released.
+        ledger: the ledger of the run, from which the next operation is derived.
         out: the folder of the sealed shards.
         options: the user's choices for replication.
         storage: deletes files in that folder.
@@ -138,11 +138,13 @@ class Replicator:
         Raises:
             Resumable: the mirror has made no progress for too long, or replication has ended.
         """
-        began = time.monotonic()
+        started_at = time.monotonic()
         while self._writer.named_in_snapshot is None:
             check()
             self.check()
-            self._check_stall(time.monotonic() - began, "The tasks of the cluster have to wait")
+            self._check_stall(
+                time.monotonic() - started_at, "The tasks of the cluster have to wait"
+            )
             time.sleep(CHECK_SECONDS / 5)
 
     def check(self) -> None:
@@ -195,10 +197,10 @@ class Replicator:
         with self._changed:
             self._companions = companions
             self._wake()
-        began = time.monotonic()
+        started_at = time.monotonic()
         while self._thread.is_alive():
             check()
-            waited = time.monotonic() - began
+            waited = time.monotonic() - started_at
             self._check_stall(waited, "All tensors are merged")
             if waited > 2 * CHECK_SECONDS:
                 self._waiting(f"Waiting for the {self.store.place}, which lacks {self._missing()}")
@@ -215,16 +217,20 @@ class Replicator:
 
     def handover_summary(self) -> str:
         """Return a sentence about the shards that another machine would get from the mirror now."""
-        mirrored = self._writer.named_in_snapshot
-        if mirrored is None:
-            mirrored = set(self._ledger.mirrored.checksums())
+        mirrored_names = self._writer.named_in_snapshot
+        if mirrored_names is None:
+            mirrored_names = set(self._ledger.mirrored.checksums())
         shards = self._ledger.shards.all()
-        in_mirror = [shard for shard in shards if shard["name"] in mirrored]
+        in_mirror = [shard for shard in shards if shard["name"] in mirrored_names]
         nbytes = sum(shard["nbytes"] - shard["header_bytes"] for shard in in_mirror)
-        only_here = max(0, self._ledger.totals().nbytes_committed - nbytes)
+        local_only_bytes = max(0, self._ledger.totals().nbytes_committed - nbytes)
         text = f"The {self.store.place} has {len(in_mirror)} of {len(shards)} shards: another "
         text += f"machine that resumes from it gets {show_size(nbytes)}"
-        unmirrored = f"; {show_size(only_here)} more is only on this machine" if only_here else ""
+        unmirrored = (
+            f"; {show_size(local_only_bytes)} more is only on this machine"
+            if local_only_bytes
+            else ""
+        )
         return text + unmirrored
 
     # The thread
@@ -245,18 +251,18 @@ class Replicator:
                 self._awake = False
             # This is read before the snapshot's files are compared, so that the snapshot is known
             # to name the shards of these tasks.
-            removable = self._writer.superfluous
+            removable_files = self._writer.superfluous
             if self._closed.is_set():
                 raise _Closed
             if self._writer.snapshot_names_other_files:
                 return self._writer.write_snapshot
-            if removable:
-                return lambda: self._writer.remove(removable)
+            if removable_files:
+                return lambda: self._writer.remove(removable_files)
             if self.options.then_delete and self._writer.deletable():
                 return self._writer.delete_local
-            missing = self._ledger.shards.unmirrored()
-            if missing:
-                return lambda: self._writer.upload(missing[0])
+            missing_shards = self._ledger.shards.unmirrored()
+            if missing_shards:
+                return lambda: self._writer.upload(missing_shards[0])
             if self._companions is not None:
                 return self._finish
             self._sleep(None)
@@ -280,9 +286,9 @@ class Replicator:
             sleep=self._sleep,
         )
         with self._changed:
-            recovered, self._failure = self._failure is not None, None
+            has_recovered, self._failure = self._failure is not None, None
             self._progress.succeeded()
-        if recovered:
+        if has_recovered:
             self._ledger.events.add(EventKind.MIRROR_RECOVERED, mirror=self.store.url)
             self._note(f"The {self.store.place} works again")
 
@@ -295,8 +301,8 @@ class Replicator:
         if self._closed.is_set():
             raise _Closed from error
         with self._changed:
-            first, self._failure = self._failure is None, error
-        if first:
+            is_first, self._failure = self._failure is None, error
+        if is_first:
             self._ledger.events.add(
                 EventKind.MIRROR_FAILING, mirror=self.store.url, reason=str(error)
             )
@@ -354,8 +360,8 @@ class Replicator:
             Resumable: the mirror has made no progress for too long during the wait.
         """
         stalled = min(waited, self._progress.stalled_seconds())
-        denied = isinstance(self._failure, StoreError) and self._failure.denied
-        if stalled > (0.0 if denied else self.options.stall_seconds):
+        is_denied = isinstance(self._failure, StoreError) and self._failure.denied
+        if stalled > (0.0 if is_denied else self.options.stall_seconds):
             why = f": {self._failure}" if self._failure else ""
             raise Resumable(
                 Reason.MIRROR,

@@ -27,7 +27,7 @@ def retry_store(store: Store, call: Callable[[], T], noun: str = "") -> T:
     """Call a function that uses a store, and repeat the call after temporary failures.
 
     Args:
-        store: the store.
+        store: the store that `call` uses, for its patience and address.
         call: the function; it must be safe to repeat.
         noun: the word for the store in messages; empty for `store.noun`.
 

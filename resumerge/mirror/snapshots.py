@@ -36,8 +36,11 @@ def promises_nothing(names: Iterable[str], own_files: Collection[str]) -> bool:
         own_files: the names of files that the store itself creates.
     """
     names = set(names)
-    model = {name for name in names if not name.startswith(f"{METADATA}/")} - {CARD, *own_files}
-    return not model and all(snapshot.number == 1 for snapshot in snapshot_names(names))
+    model_files = {name for name in names if not name.startswith(f"{METADATA}/")} - {
+        CARD,
+        *own_files,
+    }
+    return not model_files and all(snapshot.number == 1 for snapshot in snapshot_names(names))
 
 
 def write_snapshot(
@@ -46,8 +49,8 @@ def write_snapshot(
     """Write the present state of the ledger to the mirror, then remove older snapshots.
 
     Args:
-        store: the mirror.
-        ledger: the ledger.
+        store: the store of the mirror.
+        ledger: the ledger to copy. Its folder holds the copy while it is read.
         token: the fencing token of the lease.
         before: all snapshots that may be in the mirror.
 
@@ -61,10 +64,10 @@ def write_snapshot(
     storage = Storage()
     try:
         copy_ledger(ledger, path, storage)
-        data = path.read_bytes()
+        ledger_bytes = path.read_bytes()
     finally:
         storage.remove(path)
     number = 1 + max((old.number for old in before if old.token == token), default=0)
-    snapshot = SnapshotName(token, number, xxhash.xxh3_128_hexdigest(data))
-    store.put({snapshot.name: data}, [old.name for old in before if old < snapshot])
+    snapshot = SnapshotName(token, number, xxhash.xxh3_128_hexdigest(ledger_bytes))
+    store.put({snapshot.name: ledger_bytes}, [old.name for old in before if old < snapshot])
     return snapshot

@@ -69,7 +69,7 @@ def read_state(store: Store, ledger: Path) -> MirrorState:
     """Return the state of the mirror in a store.
 
     Args:
-        store: the mirror.
+        store: the store of the mirror, which is only read.
         ledger: the path to write the ledger of an unfinished run to; no file may exist there.
 
     Raises:
@@ -80,19 +80,19 @@ def read_state(store: Store, ledger: Path) -> MirrorState:
         state = MirrorState(NOTHING, files, own_files=store.own_files)
         if files.get(MANIFEST_FILE) and (manifest := read_manifest(store)):
             return replace(state, kind=FINISHED, manifest=manifest)
-        skipped, disappeared = [], False
+        skipped, has_disappeared = [], False
         for snapshot in snapshot_names(files):
             try:
                 _import_snapshot(store, snapshot, files[snapshot.name], ledger)
             except FileNotFoundError:
-                disappeared = True
+                has_disappeared = True
             except InvalidLedger as error:
                 skipped.append(f"{snapshot.name}: {error}")
             else:
                 return replace(
                     state, kind=UNFINISHED, snapshot=snapshot.name, skipped=tuple(skipped)
                 )
-        if not disappeared:
+        if not has_disappeared:
             break
     if skipped and not promises_nothing(files, store.own_files):
         return replace(state, kind=DAMAGED, skipped=tuple(skipped))
@@ -110,10 +110,10 @@ def _import_snapshot(store: Store, snapshot: SnapshotName, nbytes: int, ledger: 
     """
     if nbytes > LARGEST_SNAPSHOT:
         raise InvalidLedger("larger than the limit for a ledger")
-    data = store.get(snapshot.name, LARGEST_SNAPSHOT)
-    if not is_intact_snapshot(snapshot, data):
+    snapshot_bytes = store.get(snapshot.name, LARGEST_SNAPSHOT)
+    if not is_intact_snapshot(snapshot, snapshot_bytes):
         raise InvalidLedger("incomplete or damaged")
     with tempfile.TemporaryDirectory(dir=ledger.parent) as folder:
-        untrusted = Path(folder) / "untrusted.db"
-        untrusted.write_bytes(data)
-        import_ledger(untrusted, ledger)
+        untrusted_path = Path(folder) / "untrusted.db"
+        untrusted_path.write_bytes(snapshot_bytes)
+        import_ledger(untrusted_path, ledger)

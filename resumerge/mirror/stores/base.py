@@ -192,13 +192,13 @@ class Store(ABC):
             the present content is a different one; then nothing is written or removed.
         """
         try:
-            present: bytes | None = self.get(name)
+            present_content: bytes | None = self.get(name)
         except FileNotFoundError:
-            present = None
-        if present not in (before, data):
+            present_content = None
+        if present_content not in (before, data):
             return False
         # The same content is not written again: a replaced file may be incomplete for a moment.
-        self.put({} if present == data else {name: data}, remove)
+        self.put({} if present_content == data else {name: data}, remove)
         return True
 
     def lease_obstacle(self) -> str:

@@ -66,13 +66,15 @@ def find_capabilities(folder: Path, storage: Storage) -> Capabilities:
             _fill(storage, path, path.name.encode())
             if path.read_bytes() != path.name.encode():
                 raise OSError(errno.EIO, "what was read differs from what was written", str(path))
-        extend = _can(lambda: _extends(storage, files[0]))
-        sync = _can(lambda: _syncs(storage, files[0]))
-        sync_folder = _can(lambda: _syncs_folder(storage, folder))
-        rename = _can(lambda: _renames(storage, files[0], files[2]))
-        rename_over = rename and _can(lambda: _renames(storage, files[1], files[2]))
-        exclusive = _can(lambda: _is_exclusive(storage, files[0]))
-        return Capabilities(rename, rename_over, exclusive, sync, sync_folder, extend)
+        can_extend = _can(lambda: _extends(storage, files[0]))
+        can_sync = _can(lambda: _syncs(storage, files[0]))
+        can_sync_folder = _can(lambda: _syncs_folder(storage, folder))
+        can_rename = _can(lambda: _renames(storage, files[0], files[2]))
+        can_rename_over = can_rename and _can(lambda: _renames(storage, files[1], files[2]))
+        creates_exclusively = _can(lambda: _is_exclusive(storage, files[0]))
+        return Capabilities(
+            can_rename, can_rename_over, creates_exclusively, can_sync, can_sync_folder, can_extend
+        )
     finally:
         for path in files:
             with suppress(OSError):
@@ -123,9 +125,9 @@ def _syncs_folder(storage: Storage, folder: Path) -> bool:
 
 def _renames(storage: Storage, source: Path, target: Path) -> bool:
     """Return whether a rename moves the source's bytes to the target."""
-    data = source.read_bytes()
+    content = source.read_bytes()
     storage.replace(source, target)
-    return not source.exists() and target.read_bytes() == data
+    return not source.exists() and target.read_bytes() == content
 
 
 def _is_exclusive(storage: Storage, path: Path) -> bool:

@@ -51,7 +51,7 @@ class FolderStore(Store):
     parent, so that an unmounted drive is not taken for an empty one.
 
     Args:
-        folder: the folder.
+        folder: the folder of the files, which need not exist before the first change.
         storage: makes the changes; None for a new `Storage`.
     """
 
@@ -184,29 +184,33 @@ class FolderStore(Store):
 
     def upload(self, name: str, path: Path, moved: Moved) -> str:
         nbytes = path.stat().st_size
-        final = self._path(name)
-        target = final.with_name(final.name + PART) if self.capabilities.rename else final
-        identity = identity_of(final)
-        whole = target != final and size_of(final) == nbytes and is_plain(final)
-        if whole and name not in self._wrong:
-            expected = sha256_of_plain(path, _only_stopping(moved))
-            if sha256_of_plain(final, moved) == expected:
-                return expected
+        final_path = self._path(name)
+        target = (
+            final_path.with_name(final_path.name + PART) if self.capabilities.rename else final_path
+        )
+        identity = identity_of(final_path)
+        has_final_size = (
+            target != final_path and size_of(final_path) == nbytes and is_plain(final_path)
+        )
+        if has_final_size and name not in self._wrong:
+            expected_sha256 = sha256_of_plain(path, _only_stopping(moved))
+            if sha256_of_plain(final_path, moved) == expected_sha256:
+                return expected_sha256
             self._wrong.add(name)
-        done = self._uploaded_bytes(name, target, nbytes)
-        if done and done == nbytes and not self.capabilities.extend:
-            sent = sha256_of_plain(path, _only_stopping(moved))
+        uploaded_bytes = self._uploaded_bytes(name, target, nbytes)
+        if uploaded_bytes and uploaded_bytes == nbytes and not self.capabilities.extend:
+            sent_sha256 = sha256_of_plain(path, _only_stopping(moved))
         else:
-            sent = self._send(path, target, done, moved)
-        if sha256_of_plain(target, moved) != sent:
+            sent_sha256 = self._send(path, target, uploaded_bytes, moved)
+        if sha256_of_plain(target, moved) != sent_sha256:
             self._wrong.add(name)
             raise OSError(errno.EIO, "the copy differs from the original", str(target))
-        if target != final:
-            self._rename(target, final, identity)
+        if target != final_path:
+            self._rename(target, final_path, identity)
         else:
-            self._sync_folder(final.parent)
+            self._sync_folder(final_path.parent)
         self._wrong.discard(name)
-        return sent
+        return sent_sha256
 
     def rename(self, name: str, other: str) -> bool:
         source, target = self.folder / name, self._path(other)
@@ -217,8 +221,8 @@ class FolderStore(Store):
         if not is_plain(source):
             return False
         self._storage.remove(target)  # an earlier attempt may have left it
-        sent = self._send(source, target, None, lambda nbytes: None)
-        if sha256_of_plain(target, lambda nbytes: None) != sent:
+        sent_sha256 = self._send(source, target, None, lambda nbytes: None)
+        if sha256_of_plain(target, lambda nbytes: None) != sent_sha256:
             raise OSError(errno.EIO, "the copy differs from the original", str(target))
         self._sync_folder(target.parent)
         self._storage.remove(source)
@@ -234,11 +238,11 @@ class FolderStore(Store):
     def download(self, name: str, path: Path, moved: Moved) -> None:
         storage = Storage()
         nbytes = (self.folder / name).stat().st_size
-        done = size_of(path)
-        fresh = done is None or done > nbytes
-        fd = storage.begin(path) if fresh else storage.open(path)
+        present_bytes = size_of(path)
+        starts_anew = present_bytes is None or present_bytes > nbytes
+        fd = storage.begin(path) if starts_anew else storage.open(path)
         try:
-            offset = 0 if fresh or done is None else done
+            offset = 0 if starts_anew or present_bytes is None else present_bytes
             for piece in pieces(self.folder / name, offset):
                 storage.write(fd, piece, offset)
                 offset += len(piece)
@@ -255,23 +259,23 @@ class FolderStore(Store):
         A file that cannot be continued is removed.
 
         Args:
-            name: the name of the upload.
+            name: the name of the file that the upload writes.
             target: the file that the upload writes.
             nbytes: the size in bytes of the complete file.
         """
-        done = size_of(target)
-        if done is None:
+        uploaded_bytes = size_of(target)
+        if uploaded_bytes is None:
             return None
         if (
             not is_plain(target)
-            or done > nbytes
+            or uploaded_bytes > nbytes
             or name in self._wrong
-            or not (self.capabilities.extend or done == nbytes)
+            or not (self.capabilities.extend or uploaded_bytes == nbytes)
         ):
             self._storage.remove(target)
             self._wrong.discard(name)
             return None
-        return done
+        return uploaded_bytes
 
     def _send(self, path: Path, target: Path, done: int | None, moved: Moved) -> str:
         """Write the local file from byte `done` on, and return the SHA-256 of the whole local file.
@@ -289,7 +293,7 @@ class FolderStore(Store):
         fd = self._begin(target) if done is None else self._storage.open(target)
         done = done or 0
         digest = hashlib.sha256()
-        offset = synced = 0
+        offset = synced_offset = 0
         try:
             for piece in pieces(path):
                 digest.update(piece)
@@ -297,9 +301,9 @@ class FolderStore(Store):
                 offset += len(piece)
                 if remaining:
                     self._storage.write(fd, remaining, offset - len(remaining))
-                if offset - synced >= SYNC_BYTES:
+                if offset - synced_offset >= SYNC_BYTES:
                     self._sync(fd)
-                    synced = offset
+                    synced_offset = offset
                 moved(len(remaining))
             self._sync(fd)
             _drop_cached(fd, offset)
@@ -319,15 +323,15 @@ class FolderStore(Store):
         return self._storage.begin(path, exclusive=self.capabilities.exclusive)
 
     def _write(self, name: str, data: bytes) -> None:
-        final = self._path(name)
-        identity = identity_of(final)
+        final_path = self._path(name)
+        identity = identity_of(final_path)
         is_atomic = self.capabilities.rename_over or (self.capabilities.rename and identity is None)
-        target = final.with_name(final.name + PART) if is_atomic else final
-        exists = size_of(target) is not None
-        if exists and not is_plain(target):
+        target = final_path.with_name(final_path.name + PART) if is_atomic else final_path
+        has_target = size_of(target) is not None
+        if has_target and not is_plain(target):
             self._storage.remove(target)
-            exists = False
-        fd = self._storage.begin(target) if exists else self._begin(target)
+            has_target = False
+        fd = self._storage.begin(target) if has_target else self._begin(target)
         try:
             self._storage.write(fd, data, 0)
             self._sync(fd)
@@ -337,9 +341,9 @@ class FolderStore(Store):
         if target.read_bytes() != data:
             raise OSError(errno.EIO, "the copy differs from the original", str(target))
         if is_atomic:
-            self._rename(target, final, identity)
+            self._rename(target, final_path, identity)
         else:
-            self._sync_folder(final.parent)
+            self._sync_folder(final_path.parent)
 
     def _rename(self, source: Path, target: Path, before: Identity | None) -> None:
         """Rename a file to its final name.
@@ -348,7 +352,7 @@ class FolderStore(Store):
         done only if it is still `before`: any other file was written by a machine that took over.
 
         Args:
-            source: the file.
+            source: the complete file, under its temporary name.
             target: the path with the final name.
             before: the identity of the file with the final name when the caller began to write;
                 None if no file had that name.
@@ -356,8 +360,11 @@ class FolderStore(Store):
         Raises:
             FileExistsError: another file has the name now.
         """
-        if not self.capabilities.rename_over and (present := identity_of(target)) is not None:
-            if present != before:
+        if (
+            not self.capabilities.rename_over
+            and (present_identity := identity_of(target)) is not None
+        ):
+            if present_identity != before:
                 raise FileExistsError(errno.EEXIST, "another machine has written it", str(target))
             self._storage.remove(target)
         self._storage.replace(source, target)

@@ -99,8 +99,8 @@ class HubStore(Store):
         A repo that this account may not read is listed as empty if no earlier request of this
         process succeeded. Otherwise it is an error.
         """
-        pending = {name: upload.nbytes for name, upload in dict(self._pending).items()}
-        return {name: file.nbytes for name, file in self._repo.listing()[1].items()} | pending
+        pending_sizes = {name: upload.nbytes for name, upload in dict(self._pending).items()}
+        return {name: file.nbytes for name, file in self._repo.listing()[1].items()} | pending_sizes
 
     def now(self) -> datetime | None:
         return self._repo.now()
@@ -113,9 +113,9 @@ class HubStore(Store):
 
     def sha256(self, name: str, moved: Moved) -> str | None:
         self._commit_pending(name)
-        listed = self._repo.listing()[1].get(name)
-        if listed is None or listed.sha256 is not None:
-            return listed.sha256 if listed is not None else None
+        listed_file = self._repo.listing()[1].get(name)
+        if listed_file is None or listed_file.sha256 is not None:
+            return listed_file.sha256 if listed_file is not None else None
         digest = hashlib.sha256()
 
         def take(piece: bytes) -> None:
@@ -144,8 +144,8 @@ class HubStore(Store):
         with self._commit_lock:
             self._repo.create()
             for _ in range(TRIES):
-                commit, listed = self._repo.listing()
-                if name in listed:
+                commit, listed_files = self._repo.listing()
+                if name in listed_files:
                     # The file is ours if the response to an earlier commit was lost.
                     return self.get(name) == data
                 try:
@@ -158,18 +158,18 @@ class HubStore(Store):
     def put_if_unchanged(
         self, name: str, data: bytes, before: bytes | None, remove: Sequence[str] = ()
     ) -> bool:
-        for changed in (name, *remove):
-            safe_name_in_repo(changed)
+        for changed_name in (name, *remove):
+            safe_name_in_repo(changed_name)
         with self._commit_lock:
             self._repo.create()
             for _ in range(TRIES):
-                commit, listed = self._repo.listing()
+                commit, listed_files = self._repo.listing()
                 # The content may be newer than the listing. Then the commit fails, and is retried.
-                present = self.get(name) if name in listed else None
-                if present == data:  # the response to our commit was lost
+                present_content = self.get(name) if name in listed_files else None
+                if present_content == data:  # the response to our commit was lost
                     self.put({}, remove)
                     return True
-                if present != before:
+                if present_content != before:
                     return False
                 with suppress(CommitConflict):
                     self._put({name: data}, remove, parent=commit)
@@ -185,8 +185,12 @@ class HubStore(Store):
         if upload.is_listed(self._repo.listing()[1].get(name)):
             self._pending.pop(name, None)
             return sha256
-        pending = self._pending.get(name)
-        if pending is None or pending.sha256 != sha256 or pending.operation is None:
+        earlier_upload = self._pending.get(name)
+        if (
+            earlier_upload is None
+            or earlier_upload.sha256 != sha256
+            or earlier_upload.operation is None
+        ):
             upload.operation = store_bytes(*self._repo.place, name, upload, moved)
             self._pending[name] = upload
         return sha256
@@ -195,10 +199,10 @@ class HubStore(Store):
         """Download a file to ``NAME.part``, compare its hash with the listed one, and rename it."""
         self._commit_pending(name)
         commit, files = self._repo.listing()
-        listed = files.get(name)
-        if listed is None:
+        listed_file = files.get(name)
+        if listed_file is None:
             raise FileNotFoundError(f"{self.url} has no {name}")
-        file = _Target(self._repo.name, commit, name, listed.nbytes, listed.etag, path)
+        file = _Target(self._repo.name, commit, name, listed_file.nbytes, listed_file.etag, path)
         reported = file.partial.stat().st_size if file.partial.exists() else 0
 
         def report(length: int) -> None:
@@ -240,13 +244,13 @@ class HubStore(Store):
     ) -> None:
         from huggingface_hub import CommitOperationDelete
 
-        pending = dict(self._pending)  # a copy: other threads may upload meanwhile
-        for name in pending.keys() & files.keys():
-            pending.pop(name)
-        listed = self._repo.listing()[1] if pending or remove else {}
+        pending_uploads = dict(self._pending)  # a copy: other threads may upload meanwhile
+        for name in pending_uploads.keys() & files.keys():
+            pending_uploads.pop(name)
+        listed_files = self._repo.listing()[1] if pending_uploads or remove else {}
         operations = [_add(name, data) for name, data in files.items()]
-        for name, upload in pending.items():
-            if not upload.is_listed(listed.get(name)):
+        for name, upload in pending_uploads.items():
+            if not upload.is_listed(listed_files.get(name)):
                 if upload.operation is None:
                     upload.operation = store_bytes(
                         *self._repo.place, name, upload, lambda nbytes: None
@@ -255,18 +259,20 @@ class HubStore(Store):
         operations += [
             CommitOperationDelete(name)
             for name in dict.fromkeys(remove)
-            if name in listed and name not in files
+            if name in listed_files and name not in files
         ]
         try:
             if operations:
                 self._repo.commit(operations, parent)
         except StoreError:
-            for upload in pending.values():  # the Hub may have discarded the uncommitted bytes
+            for (
+                upload
+            ) in pending_uploads.values():  # the Hub may have discarded the uncommitted bytes
                 upload.operation = None
             raise
-        listed = self._repo.listing()[1] if pending else {}
-        for name, upload in pending.items():
-            if not upload.is_listed(listed.get(name)):
+        listed_files = self._repo.listing()[1] if pending_uploads else {}
+        for name, upload in pending_uploads.items():
+            if not upload.is_listed(listed_files.get(name)):
                 upload.operation = None
                 raise StoreError(f"{name} in {self._repo.name} differs from what was sent")
             if self._pending.get(name) is upload:

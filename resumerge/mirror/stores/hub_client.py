@@ -127,11 +127,11 @@ def _failure(error: Exception, repo: str) -> StoreError | None:
         return NoFile(f"A file does not exist in {repo}: {brief(refusal)}")
     # A 403 of the storage behind the Hub means that a signed address has expired; a retry gets a
     # new one.
-    by_hub = str(refusal.response.url).startswith(constants.ENDPOINT)
-    missing = isinstance(refusal, library_errors.RepositoryNotFoundError)
-    if (status in (401, 403) and by_hub) or missing:
-        kind = NoRepo if status == 404 else StoreError
-        return kind(
+    is_from_hub = str(refusal.response.url).startswith(constants.ENDPOINT)
+    is_missing_repo = isinstance(refusal, library_errors.RepositoryNotFoundError)
+    if (status in (401, 403) and is_from_hub) or is_missing_repo:
+        error_class = NoRepo if status == 404 else StoreError
+        return error_class(
             f"The Hub denied this account access to {repo}: {_words(refusal)} "
             f"({account_in_words()})",
             fix="log in with `hf auth login`, or set HF_TOKEN, with a token that may write to it",
@@ -142,15 +142,15 @@ def _failure(error: Exception, repo: str) -> StoreError | None:
 
 def _words(refusal: Any) -> str:
     """Return the status and message of the Hub's response, for messages."""
-    words = brief(Exception(refusal.server_message or "")).partition(": ")[2]
-    return f"HTTP {refusal.response.status_code}" + (f", {words}" if words else "")
+    message = brief(Exception(refusal.server_message or "")).partition(": ")[2]
+    return f"HTTP {refusal.response.status_code}" + (f", {message}" if message else "")
 
 
 def _of_download(error: ResumergeError, repo: str) -> StoreError | None:
     """Return the `StoreError` for an error of `resumerge.hub`; None for an unrelated error."""
     if isinstance(error, InputError):
-        problems = "; ".join(problem.what for problem in error.problems)
-        return StoreError(f"The Hub refused a request for {repo}: {problems}", denied=True)
+        problem_texts = "; ".join(problem.what for problem in error.problems)
+        return StoreError(f"The Hub refused a request for {repo}: {problem_texts}", denied=True)
     if isinstance(error, Resumable) and error.reason in (Reason.NETWORK, Reason.SOURCE_UNAVAILABLE):
         return StoreError(error.message.split("\n", 1)[0])
     return None

@@ -96,7 +96,7 @@ class HubRepo:
         try:
             with hub_errors(self.name):
                 try:
-                    info = self.model_info()
+                    description = self.model_info()
                 except RevisionNotFoundError:
                     if self.commits.branch == BRANCH:
                         raise
@@ -106,20 +106,20 @@ class HubRepo:
                 raise
             return "", {}
         self._exists = True
-        if not COMMIT.fullmatch(info.sha or ""):
+        if not COMMIT.fullmatch(description.sha or ""):
             raise StoreError(f"The Hub did not say which commit of {self.name} is the newest")
-        return info.sha, {
+        return description.sha, {
             safe_name_in_repo(sibling.rfilename): ListedFile(
                 sibling.size or 0, (sibling.lfs.sha256 if sibling.lfs else sibling.blob_id) or ""
             )
-            for sibling in info.siblings or []
+            for sibling in description.siblings or []
         }
 
     def stream(self, name: str, take: Callable[[bytes], None], most: int) -> bool:
         """Read a file in pieces.
 
         Args:
-            name: the file's name.
+            name: the file's name in the repo.
             take: called with the bytes of each piece, in order.
             most: the largest size in bytes. Reading ends at the first piece beyond it.
 
@@ -131,15 +131,15 @@ class HubRepo:
         """
         from huggingface_hub import hf_hub_url
 
-        total = 0
+        read_bytes = 0
         try:
             with (
                 hub_errors(self.name),
                 get(hf_hub_url(self.name, name, revision=self.commits.branch), {}) as response,
             ):
                 for chunk in response.chunks:
-                    total += len(chunk)
-                    if total > most:
+                    read_bytes += len(chunk)
+                    if read_bytes > most:
                         return False
                     take(chunk)
         except (NoFile, NoRepo) as error:
@@ -159,12 +159,12 @@ class HubRepo:
             CommitConflict: another commit was made meanwhile.
         """
         names = [operation.path_in_repo for operation in operations]
-        shown = [name for name in names if not name.startswith(METADATA)] or ["metadata"]
+        shown_names = [name for name in names if not name.startswith(METADATA)] or ["metadata"]
         with hub_errors(self.name):
             self.api().create_commit(
                 self.name,
                 operations,
-                commit_message=self.commits.message or f"resumerge: {some(shown, most=3)}",
+                commit_message=self.commits.message or f"resumerge: {some(shown_names, most=3)}",
                 revision=self.commits.branch,
                 parent_commit=parent,
             )

@@ -72,7 +72,7 @@ class FileHashes:
         """Return the SHA-256 of a file in hex digits.
 
         Args:
-            path: the file.
+            path: the file on this disk.
             check: called between the pieces that are read; may raise to stop.
         """
         stat = path.stat()
@@ -89,7 +89,7 @@ def store_bytes(
 
     Args:
         api: a `huggingface_hub.HfApi`.
-        repo: the repo's id.
+        repo: the repo's id, ``org/name``.
         branch: the branch that the file will be committed to.
         name: the file's name in the repo.
         upload: the local file.
@@ -104,12 +104,12 @@ def store_bytes(
     from huggingface_hub import CommitOperationAdd
     from huggingface_hub.lfs import UploadInfo
 
-    with UploadReader(upload.path, moved) as stream, upload.path.open("rb") as head:
+    with UploadReader(upload.path, moved) as stream, upload.path.open("rb") as file_start:
         # With a file as its argument, the constructor would read all of it to compute the hash,
         # which is already known.
         operation: Any = CommitOperationAdd(name, b"")
         operation.upload_info = UploadInfo(
-            sha256=bytes.fromhex(upload.sha256), size=upload.nbytes, sample=head.read(512)
+            sha256=bytes.fromhex(upload.sha256), size=upload.nbytes, sample=file_start.read(512)
         )
         operation.path_or_fileobj = stream
         try:

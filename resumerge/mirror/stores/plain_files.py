@@ -29,9 +29,9 @@ def read_small(path: Path, most: int) -> bytes:
     if not is_plain(path):
         return b""
     with os.fdopen(os.open(path, _READ), "rb") as file:
-        facts = os.fstat(file.fileno())
-        is_small = stat.S_ISREG(facts.st_mode) and facts.st_size <= most
-        return file.read(facts.st_size) if is_small else b""
+        file_stat = os.fstat(file.fileno())
+        is_small = stat.S_ISREG(file_stat.st_mode) and file_stat.st_size <= most
+        return file.read(file_stat.st_size) if is_small else b""
 
 
 def pieces(path: Path, offset: int = 0) -> Iterator[memoryview]:
@@ -50,7 +50,7 @@ def sha256_of_plain(path: Path, moved: Moved) -> str:
     """Return the SHA-256 of a regular file in hex digits, without following a link.
 
     Args:
-        path: the file.
+        path: a file in a shared folder; opening a link raises `OSError`.
         moved: called with the number of bytes of each piece; may raise to stop.
     """
     digest = hashlib.sha256()
@@ -71,10 +71,10 @@ def size_of(path: Path) -> int | None:
 def identity_of(path: Path) -> Identity | None:
     """Return the `Identity` of a file; None if it does not exist."""
     try:
-        facts = path.lstat()
+        file_stat = path.lstat()
     except FileNotFoundError:
         return None
-    return facts.st_ino, facts.st_size, facts.st_mtime_ns
+    return file_stat.st_ino, file_stat.st_size, file_stat.st_mtime_ns
 
 
 def is_plain(path: Path) -> bool:

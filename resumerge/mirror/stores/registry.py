@@ -24,7 +24,7 @@ def open_store(address: str, *, offline: bool = False) -> Store:
     """Return the store at an address that a user wrote, without contacting it.
 
     Args:
-        address: the address.
+        address: the address as the user wrote it: a URL with a scheme, or the path of a folder.
         offline: whether the network must not be used.
 
     Raises:

@@ -20,7 +20,7 @@ class UploadReader(io.BufferedIOBase):
     """A file that reports each piece before it is sent, also when it is sent again.
 
     Args:
-        path: the file.
+        path: the local file. It is opened at once, and `close` closes it.
         moved: called with the number of bytes; may wait, or raise to stop.
 
     Attributes:
@@ -42,15 +42,15 @@ class UploadReader(io.BufferedIOBase):
         if self.stopped is not None:
             raise Stopped
         try:
-            data = self._stream.read(
+            piece = self._stream.read(
                 REPORT_BYTES if size is None or size < 0 else min(size, REPORT_BYTES)
             )
-            if data:
-                self._moved(len(data))
+            if piece:
+                self._moved(len(piece))
         except Exception as error:
             self.stopped = error
             raise Stopped from error
-        return data or b""
+        return piece or b""
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
         """Set the position of the next read."""

@@ -89,7 +89,7 @@ class _Upload:
     """The upload of one file to one blob.
 
     Args:
-        container: the container's name.
+        container: the container's name, for messages.
         blob: the library's client of the blob.
         path: the local file.
         moved: called with the number of bytes that were moved; may raise to stop.
@@ -108,15 +108,15 @@ class _Upload:
 
     def run(self) -> str:
         """Send the missing blocks, commit the blob, and return the SHA-256 of the local file."""
-        sent_before = self._sent_blocks()
+        sent_names = self._sent_blocks()
         names = []
-        for number, data in enumerate(self._pieces()):
-            name = _block_name(number, data)
+        for number, block in enumerate(self._pieces()):
+            name = _block_name(number, block)
             self._moved(0)
-            if name not in sent_before:
-                self._moved(len(data))
+            if name not in sent_names:
+                self._moved(len(block))
                 with azure_errors(self._container):
-                    self._blob.stage_block(name, data, length=len(data), validate_content=True)
+                    self._blob.stage_block(name, block, length=len(block), validate_content=True)
             names.append(name)
         self._commit(names)
         return self._sha256.hexdigest()
@@ -142,10 +142,10 @@ class _Upload:
         """Yield the blocks of the local file, and update the hashes of the file."""
         with self._path.open("rb", buffering=0) as file:
             for start in range(0, self._nbytes, self._block):
-                data = file.read(min(self._block, self._nbytes - start))
-                self._sha256.update(data)
-                self._md5.update(data)
-                yield data
+                block = file.read(min(self._block, self._nbytes - start))
+                self._sha256.update(block)
+                self._md5.update(block)
+                yield block
 
     def _commit(self, names: list[str]) -> None:
         from azure.storage.blob import BlobBlock, ContentSettings

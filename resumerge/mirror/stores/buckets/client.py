@@ -26,7 +26,7 @@ class BucketClient(ABC):
     the prefix.
 
     Args:
-        bucket: the bucket's name.
+        bucket: the name of the bucket, or of Azure's container.
         prefix: the prefix without a ``/`` at its end; may be empty.
 
     Raises (all methods):
@@ -46,7 +46,7 @@ class BucketClient(ABC):
     def list(self) -> dict[str, int]:
         """Return the size in bytes of every object, by name."""
         objects = self._objects.list(self._prefix)
-        return {name: listed.nbytes for name, listed in objects.items()}
+        return {name: listing.nbytes for name, listing in objects.items()}
 
     def listed(self, name: str) -> Listed | None:
         """Return the server's listing of an object; None if the object does not exist."""
@@ -71,19 +71,19 @@ class BucketClient(ABC):
         etag = version.strip('"')
         if etag == md5:
             return
-        listed = self.listed(name)
-        if listed is None:
+        listing = self.listed(name)
+        if listing is None:
             raise FileNotFoundError(f"{self.bucket} has no {name}")
-        if etag and listed.etag and listed.etag != etag:  # another version was written since
+        if etag and listing.etag and listing.etag != etag:  # another version was written since
             return
-        if listed.nbytes != nbytes:
-            raise StoreError(f"{nbytes} of {listed.nbytes} bytes of {name} in {self.bucket} came")
+        if listing.nbytes != nbytes:
+            raise StoreError(f"{nbytes} of {listing.nbytes} bytes of {name} in {self.bucket} came")
         try:
-            begin = self._objects.check(self._prefix + name, listed)
+            start_check = self._objects.check(self._prefix + name, listing)
         except Changed:  # another version was written since the listing
             return
-        check = begin() if begin else None
-        if isinstance(check, HashCheck) and check.contradicts(md5):
+        hash_check = start_check() if start_check else None
+        if isinstance(hash_check, HashCheck) and hash_check.contradicts(md5):
             raise StoreError(f"What came of {name} in {self.bucket} does not have its hash")
 
     @abstractmethod
@@ -137,21 +137,21 @@ def sha256_if_stored(bucket: RangedBucket, key: str, path: Path, moved: Moved) -
     Sizes are compared, and then the hash that the server stores with the object.
 
     Args:
-        bucket: the bucket.
-        key: the object's key.
+        bucket: the bucket that may have the object.
+        key: the object's key, with the store's prefix.
         path: the local file.
         moved: called with 0 between the pieces that are hashed; may raise to stop.
     """
     try:
-        listed, expected = bucket.head(key)
+        listing, expected_hash = bucket.head(key)
     except FileNotFoundError:
         return ""
-    if expected is None or listed.nbytes != path.stat().st_size:
+    if expected_hash is None or listing.nbytes != path.stat().st_size:
         return ""
-    digest, sha256 = expected[0](), hashlib.sha256()
+    digest, sha256 = expected_hash[0](), hashlib.sha256()
     with path.open("rb", buffering=0) as file:
         while piece := file.read(CHUNK):
             digest.update(piece)
             sha256.update(piece)
             moved(0)
-    return sha256.hexdigest() if digest.hexdigest() == expected[1].hex() else ""
+    return sha256.hexdigest() if digest.hexdigest() == expected_hash[1].hex() else ""

@@ -87,9 +87,9 @@ class GoogleClient(BucketClient):
     def now(self) -> datetime | None:
         """Return the server's time of writing a small object, which is then removed."""
         name = f"{METADATA}/probe-{secrets.token_hex(4)}-0"
-        written: datetime | None = self._put(name, b"now", None).updated
+        written_at: datetime | None = self._put(name, b"now", None).updated
         self.remove(name)
-        return None if written is None else written.astimezone(UTC)
+        return None if written_at is None else written_at.astimezone(UTC)
 
     def _blob(self, name: str) -> Any:
         return self._objects.api().blob(self._prefix + name)
@@ -103,14 +103,14 @@ class _Reader(io.RawIOBase):
         self.sha256, self.nbytes = hashlib.sha256(), 0
 
     def read(self, size: int | None = -1, /) -> bytes:
-        wanted = CHUNK if size is None or size < 0 else size
+        wanted_bytes = CHUNK if size is None or size < 0 else size
         piece = bytearray()
-        while len(piece) < wanted:
-            data = self._file.read(min(UPLOAD_PIECE_BYTES, wanted - len(piece)))
-            if not data:
+        while len(piece) < wanted_bytes:
+            read_bytes = self._file.read(min(UPLOAD_PIECE_BYTES, wanted_bytes - len(piece)))
+            if not read_bytes:
                 break
-            self._moved(len(data))
-            piece += data
+            self._moved(len(read_bytes))
+            piece += read_bytes
         self.sha256.update(piece)
         self.nbytes += len(piece)
         return bytes(piece)

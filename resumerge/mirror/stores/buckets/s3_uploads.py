@@ -39,7 +39,7 @@ class Upload:
     Args:
         api: boto3's client.
         bucket: the bucket's name.
-        key: the object's key.
+        key: the object's key, with the store's prefix.
         path: the local file.
         moved: called with the number of bytes that were moved; may raise to stop.
         conditions: extra arguments of the request that creates the object, with its conditions.
@@ -89,65 +89,67 @@ class Upload:
         """Return the ETag of the object; empty if it does not exist or has another size."""
         try:
             with s3_errors(self._bucket, self._key):
-                head = self._api.head_object(**self._place)
+                response = self._api.head_object(**self._place)
         except FileNotFoundError:
             return ""
-        return str(head.get("ETag", "")) if head.get("ContentLength") == self._nbytes else ""
+        return (
+            str(response.get("ETag", "")) if response.get("ContentLength") == self._nbytes else ""
+        )
 
     def _pieces(self) -> Iterator[bytes]:
         """Yield the parts of the local file, and update the hashes of the file and its parts."""
         self._sha256, self._md5s = hashlib.sha256(), []
         with self._path.open("rb", buffering=0) as file:
             for start in range(0, max(1, self._nbytes), self._part):
-                data = file.read(min(self._part, self._nbytes - start))
-                self._sha256.update(data)
-                self._md5s.append(hashlib.md5(data, usedforsecurity=False).digest())
-                yield data
+                part = file.read(min(self._part, self._nbytes - start))
+                self._sha256.update(part)
+                self._md5s.append(hashlib.md5(part, usedforsecurity=False).digest())
+                yield part
 
     def _expected_etag(self) -> str:
         if self._nbytes <= self._part:
             return f'"{self._md5s[0].hex()}"'
-        joined = hashlib.md5(b"".join(self._md5s), usedforsecurity=False).hexdigest()
-        return f'"{joined}-{len(self._md5s)}"'
+        md5_of_md5s = hashlib.md5(b"".join(self._md5s), usedforsecurity=False).hexdigest()
+        return f'"{md5_of_md5s}-{len(self._md5s)}"'
 
     def _send_whole(self) -> str:
-        (data,) = self._pieces()
+        (content,) = self._pieces()
         with s3_errors(self._bucket), _reported(self._moved):
-            answer = self._api.put_object(
-                **self._place, **self._conditions, Body=data, ContentMD5=self._digest()
+            response = self._api.put_object(
+                **self._place, **self._conditions, Body=content, ContentMD5=self._digest()
             )
-        return str(answer.get("ETag", ""))
+        return str(response.get("ETag", ""))
 
     def _send_parts(self) -> str:
         upload_id, present_etags = self._started()
-        parts = []
-        for number, data in enumerate(self._pieces(), 1):
+        sent_parts = []
+        for number, part in enumerate(self._pieces(), 1):
             self._moved(0)
             etag = f'"{self._md5s[-1].hex()}"'
             if present_etags.get(number) != etag:
                 with s3_errors(self._bucket), _reported(self._moved):
-                    answer = self._api.upload_part(
+                    response = self._api.upload_part(
                         **self._place,
                         UploadId=upload_id,
                         PartNumber=number,
-                        Body=data,
+                        Body=part,
                         ContentMD5=self._digest(),
                     )
-                etag = answer.get("ETag", etag)
-            parts.append({"PartNumber": number, "ETag": etag})
-        upload = {"Key": self._key, "UploadId": upload_id}
+                etag = response.get("ETag", etag)
+            sent_parts.append({"PartNumber": number, "ETag": etag})
+        upload_entry = {"Key": self._key, "UploadId": upload_id}
         try:
             with s3_errors(self._bucket):
-                answer = self._api.complete_multipart_upload(
+                response = self._api.complete_multipart_upload(
                     Bucket=self._bucket,
-                    **upload,
+                    **upload_entry,
                     **self._conditions,
-                    MultipartUpload={"Parts": parts},
+                    MultipartUpload={"Parts": sent_parts},
                 )
         except Changed:
-            _abort(self._api, self._bucket, upload)
+            _abort(self._api, self._bucket, upload_entry)
             raise
-        return str(answer.get("ETag", ""))
+        return str(response.get("ETag", ""))
 
     def _digest(self) -> str:
         """Return the MD5 of the newest part in base64, as in the header Content-MD5."""
@@ -159,19 +161,19 @@ class Upload:
         This is the newest unfinished upload of this object, or else a new one. Older unfinished
         uploads of the object are aborted.
         """
-        begun = [
+        object_uploads = [
             item
             for item in unfinished_uploads(self._api, self._bucket, self._key)
             if item["Key"] == self._key
         ]
-        begun.sort(key=lambda item: (item["Initiated"], item["UploadId"]))
-        for item in begun[:-1]:
+        object_uploads.sort(key=lambda item: (item["Initiated"], item["UploadId"]))
+        for item in object_uploads[:-1]:
             _abort(self._api, self._bucket, item)
-        if begun:
+        if object_uploads:
             try:
-                return begun[-1]["UploadId"], self._parts(begun[-1]["UploadId"])
+                return object_uploads[-1]["UploadId"], self._parts(object_uploads[-1]["UploadId"])
             except Unsupported:
-                _abort(self._api, self._bucket, begun[-1])
+                _abort(self._api, self._bucket, object_uploads[-1])
         with s3_errors(self._bucket):
             return self._api.create_multipart_upload(**self._place)["UploadId"], {}
 
@@ -220,10 +222,10 @@ def unfinished_uploads(api: Any, bucket: str, prefix: str) -> list[dict[str, Any
         with s3_errors(bucket, prefix):
             paginator = api.get_paginator("list_multipart_uploads")
             pages = paginator.paginate(Bucket=bucket, Prefix=prefix)
-            begun = [item for page in pages for item in page.get("Uploads", ())]
+            uploads = [upload for page in pages for upload in page.get("Uploads", ())]
     except (FileNotFoundError, Unsupported):  # some servers raise these instead of an empty list
         return []
-    return begun
+    return uploads
 
 
 def abort_uploads(api: Any, bucket: str, prefix: str, keys: Container[str]) -> None:
@@ -233,11 +235,11 @@ def abort_uploads(api: Any, bucket: str, prefix: str, keys: Container[str]) -> N
         api: boto3's client.
         bucket: the bucket's name.
         prefix: a text with which all of these keys begin.
-        keys: the keys of the objects.
+        keys: the keys whose uploads are aborted; uploads of other keys go on.
     """
-    for item in unfinished_uploads(api, bucket, prefix):
-        if item["Key"] in keys:
-            _abort(api, bucket, item)
+    for upload in unfinished_uploads(api, bucket, prefix):
+        if upload["Key"] in keys:
+            _abort(api, bucket, upload)
 
 
 def _abort(api: Any, bucket: str, item: dict[str, Any]) -> None:
@@ -260,9 +262,9 @@ class _ReportedBody(io.BytesIO):
         self._moved, self._unreported = moved, 0
 
     def read(self, size: int | None = -1, /) -> bytes:
-        data = super().read(size)
-        self._unreported += len(data)
-        if self._unreported >= REPORTED or not data:
+        sent_bytes = super().read(size)
+        self._unreported += len(sent_bytes)
+        if self._unreported >= REPORTED or not sent_bytes:
             nbytes, self._unreported = self._unreported, 0
             token = _moved.set(None)  # the callback may make requests, such as to renew a lease
             try:
@@ -271,7 +273,7 @@ class _ReportedBody(io.BytesIO):
                 raise _Stop from error
             finally:
                 _moved.reset(token)
-        return data
+        return sent_bytes
 
 
 @contextmanager
@@ -304,10 +306,10 @@ def report_sent_bytes(api: Any) -> None:
         moved = _moved.get()
         if moved is not None and request.body:
             body = request.body
-            data = body if isinstance(body, bytes) else body.read()
-            if body is not data:
+            body_bytes = body if isinstance(body, bytes) else body.read()
+            if body is not body_bytes:
                 body.seek(0)  # boto3 reads the body again if it repeats the request
-            request.body = _ReportedBody(data, moved)
+            request.body = _ReportedBody(body_bytes, moved)
 
     for operation in ("PutObject", "UploadPart"):
         api.meta.events.register(f"before-send.s3.{operation}", replace)

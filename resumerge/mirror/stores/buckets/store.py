@@ -83,11 +83,11 @@ class BucketStore(Store):
         try:
             self._client.put(name, b"first", absent=True)
             with self._client.read(name) as body:
-                first = body.version
+                first_version = body.version
             if not self._refuses(name, absent=True):
                 return "it ignores If-None-Match, so that two machines could hold one lease"
-            self._client.put(name, b"second", version=first)
-            if not self._refuses(name, version=first):
+            self._client.put(name, b"second", version=first_version)
+            if not self._refuses(name, version=first_version):
                 return "it ignores If-Match, so that two machines could hold one lease"
         except Changed:  # the library repeated a request whose response was lost
             raise StoreError(f"An answer of the server of {self.url} was lost") from None
@@ -123,22 +123,22 @@ class BucketStore(Store):
     ) -> bool:
         safe_name(name)
         if before is None:
-            written = self.put_if_absent(name, data)
+            is_written = self.put_if_absent(name, data)
         else:
-            written = self._replace(name, data, before)
-        if written:
+            is_written = self._replace(name, data, before)
+        if is_written:
             self.put({}, remove)
-        return written
+        return is_written
 
     def _replace(self, name: str, data: bytes, before: bytes) -> bool:
-        present = bytearray()
+        present_content = bytearray()
         try:
-            version = self._read(name, present.extend, (data, before))
+            version = self._read(name, present_content.extend, (data, before))
         except FileNotFoundError:
             return False
-        if present == data:
+        if present_content == data:
             return True
-        if present != before:
+        if present_content != before:
             return False
         try:
             self._client.put(name, data, version="" if self.lease_obstacle() else version)
@@ -230,9 +230,9 @@ class BucketStore(Store):
             the SHA-256 of the local bytes in hex digits; None if an object with other content
             exists.
         """
-        absent = not self.lease_obstacle()
+        is_conditional = not self.lease_obstacle()
         try:
-            return self._client.upload(safe_name(name), path, moved, absent=absent)
+            return self._client.upload(safe_name(name), path, moved, absent=is_conditional)
         except Changed:
             return None
 
@@ -262,20 +262,20 @@ class BucketStore(Store):
 
     def download(self, name: str, path: Path, moved: Moved) -> None:
         storage = Storage()
-        done = path.stat().st_size if path.exists() else 0
+        received_bytes = path.stat().st_size if path.exists() else 0
         nbytes = self.list().get(safe_name(name))
         if nbytes is None:
             raise FileNotFoundError(f"{self.url} has no {name}")
-        if done > nbytes:
+        if received_bytes > nbytes:
             storage.remove(path)
-            done = 0
-        fd = storage.open(path) if done else storage.begin(path)
+            received_bytes = 0
+        fd = storage.open(path) if received_bytes else storage.begin(path)
         try:
-            if done < nbytes:
-                with self._client.read(name, done) as body:
+            if received_bytes < nbytes:
+                with self._client.read(name, received_bytes) as body:
                     for piece in body.pieces:
-                        storage.write(fd, piece, done)
-                        done += len(piece)
+                        storage.write(fd, piece, received_bytes)
+                        received_bytes += len(piece)
                         moved(len(piece))
             storage.sync_data(fd)
         finally:
