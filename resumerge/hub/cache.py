@@ -66,8 +66,8 @@ def remember_commit(repo: str, branch: str, commit: str) -> None:
     if remembered_commit(repo, branch) == commit:
         return
     path = repo_folder(repo) / "refs" / branch
-    fresh = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}.tmp")
+    new_file = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}.tmp")
     with suppress(OSError):  # a cache that cannot be written is still useful
         path.parent.mkdir(parents=True, exist_ok=True)
-        fresh.write_text(commit)
-        fresh.replace(path)
+        new_file.write_text(commit)
+        new_file.replace(path)

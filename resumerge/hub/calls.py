@@ -140,9 +140,13 @@ def _refused(error: Any, repo: str, revision: str | None) -> ResumergeError:
 
 def is_page_of_others(response: Any) -> bool:
     """Return whether a response is a web page with 401 or 403, which the Hub itself never sends."""
-    kind = str(response.headers.get("Content-Type") or "").lower()
+    content_type = str(response.headers.get("Content-Type") or "").lower()
     error_code = response.headers.get("X-Error-Code")
-    return response.status_code in (401, 403) and kind.startswith("text/html") and not error_code
+    return (
+        response.status_code in (401, 403)
+        and content_type.startswith("text/html")
+        and not error_code
+    )
 
 
 def is_offline() -> bool:
@@ -161,17 +165,17 @@ def account_in_words() -> str:
 
 def retry_after(error: BaseException) -> float:
     """Return the seconds in the ``Retry-After`` of a failed request; 0 without one."""
-    http = http_error(error)
-    text = http.response.headers.get("Retry-After", "") if http is not None else ""
-    if text.isdecimal():
-        return float(text)
+    refusal = http_error(error)
+    header_text = refusal.response.headers.get("Retry-After", "") if refusal is not None else ""
+    if header_text.isdecimal():
+        return float(header_text)
     try:
-        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
+        return max(0.0, parsedate_to_datetime(header_text).timestamp() - time.time())
     except (TypeError, ValueError):
         return 0.0
 
 
 def brief(error: BaseException) -> str:
     """Return one line about an error, without the queries of URLs, which can contain secrets."""
-    first = str(error).strip().split("\n", 1)[0]
-    return f"{type(error).__name__}: " + re.sub(r"\?[^\s'\")]*", "", first)[:200]
+    first_line = str(error).strip().split("\n", 1)[0]
+    return f"{type(error).__name__}: " + re.sub(r"\?[^\s'\")]*", "", first_line)[:200]

@@ -60,7 +60,7 @@ def is_intact(path: Path, etag: str, size: int, check: Callable[[], None] | None
     If the etag is not a hash, only the size is compared.
 
     Args:
-        path: the file.
+        path: the file, which is only read if its size is the expected one.
         etag: the etag that the Hub lists.
         size: the expected size in bytes.
         check: called often; may raise to end the reading.

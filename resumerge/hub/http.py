@@ -32,7 +32,7 @@ def get(url: str, headers: dict[str, str]) -> Iterator[Response]:
     """Request a URL and follow redirects. The token is not sent to another host.
 
     Args:
-        url: the URL.
+        url: the address of a file on the Hub.
         headers: headers in addition to those of huggingface_hub.
 
     Raises:
@@ -47,17 +47,17 @@ def get_at_known_server(url: str, headers: dict[str, str]) -> Iterator[Response]
     """Request a URL like `get`, but directly from the target of an earlier redirect if possible.
 
     Args:
-        url: the URL.
+        url: the address of a file on the Hub, whose redirects are remembered.
         headers: headers in addition to those of huggingface_hub.
 
     Raises:
         HfHubHTTPError: the status is an error other than 416 (range not satisfiable).
     """
     with ExitStack() as stack:
-        address, until = _redirects.get(url, ("", 0.0))
-        if time.monotonic() < until:
+        redirect_target, valid_until = _redirects.get(url, ("", 0.0))
+        if time.monotonic() < valid_until:
             try:
-                response = stack.enter_context(_opened(address, headers, token=False))
+                response = stack.enter_context(_opened(redirect_target, headers, token=False))
             except Exception:  # expired, or its server fails: the Hub may redirect elsewhere
                 _redirects.pop(url, None)
             else:
@@ -74,7 +74,7 @@ def _opened(url: str, headers: dict[str, str], token: bool | None = None) -> Ite
     """Request a URL, and yield the HTTP library's response.
 
     Args:
-        url: the URL.
+        url: the address, on the Hub or on the server that a redirect named.
         headers: headers in addition to those of huggingface_hub.
         token: False to send no token, to hosts other than the Hub; None to send the user's token.
     """

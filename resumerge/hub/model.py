@@ -85,14 +85,14 @@ def hub_model(repo: str, revision: str | None, metadata: MetadataCache) -> HubMo
     """
     from huggingface_hub import HfApi
 
-    info = hub_call(
+    description = hub_call(
         lambda: HfApi(library_name="resumerge").model_info(
             repo, revision=revision or "main", files_metadata=True, timeout=LIST_TIMEOUT
         ),
         repo,
         revision,
     )
-    commit = info.sha or ""
+    commit = description.sha or ""
     if not COMMIT.fullmatch(commit):
         raise refuse(
             "The Hub did not say which commit this is",
@@ -110,7 +110,7 @@ def hub_model(repo: str, revision: str | None, metadata: MetadataCache) -> HubMo
             sibling.size if sibling.size is not None else -1,
             (sibling.lfs.sha256 if sibling.lfs else sibling.blob_id) or "",
         )
-        for sibling in info.siblings or []
+        for sibling in description.siblings or []
     }
     metadata.store_listing(repo, commit, {n: (f.size, f.etag) for n, f in files.items()})
     folder = snapshot_folder(repo, commit)
@@ -139,10 +139,10 @@ def cached_hub_model(repo: str, revision: str | None, metadata: MetadataCache) -
             fix="run once without --offline (and with HF_HUB_OFFLINE unset)",
         )
     folder = snapshot_folder(repo, commit)
-    listed = metadata.listing(repo, commit)
+    sizes_and_etags = metadata.listing(repo, commit)
     files = {
         name: HubFile(repo, commit, name, size, etag)
-        for name, (size, etag) in listed.items()
+        for name, (size, etag) in sizes_and_etags.items()
         if size >= 0 and etag
     }
     for path in folder.rglob("*"):
@@ -150,7 +150,7 @@ def cached_hub_model(repo: str, revision: str | None, metadata: MetadataCache) -
         if path.is_file() and name not in files:
             etag = link_etag(path) or guess_etag(path)
             files[name] = HubFile(repo, commit, name, path.stat().st_size, etag)
-    return HubModel(repo, commit, folder, files, online=False, is_listing=bool(listed))
+    return HubModel(repo, commit, folder, files, online=False, is_listing=bool(sizes_and_etags))
 
 
 def cached_files(repo: str, revision: str | None) -> list[HubFile]:
@@ -164,12 +164,12 @@ def cached_files(repo: str, revision: str | None) -> list[HubFile]:
     commits = sorted(path.name for path in snapshots.glob("*") if path.is_dir())
     if revision is not None:
         commits = [c for c in commits if c in (revision, remembered_commit(repo, revision))]
-    by_etag: dict[str, HubFile] = {}
+    files_by_etag: dict[str, HubFile] = {}
     for commit in commits:
         for path in sorted((snapshots / commit).rglob("*")):
             if path.is_symlink() or path.is_file():
                 name = path.relative_to(snapshots / commit).as_posix()
                 size = path.stat().st_size if path.exists() else 0
                 etag = link_etag(path) or guess_etag(path)
-                by_etag.setdefault(etag, HubFile(repo, commit, name, size, etag))
-    return list(by_etag.values())
+                files_by_etag.setdefault(etag, HubFile(repo, commit, name, size, etag))
+    return list(files_by_etag.values())

@@ -27,8 +27,10 @@ def search_models(
     from huggingface_hub import HfApi
 
     def ask() -> list[str]:
-        listed = HfApi(token=token).list_models(search=words or None, author=author, limit=most)
-        return [model.id for model in islice(listed, most)]
+        found_models = HfApi(token=token).list_models(
+            search=words or None, author=author, limit=most
+        )
+        return [model.id for model in islice(found_models, most)]
 
     return hub_call(ask, "a search for models", None)
 
@@ -51,10 +53,10 @@ def models_with(folder: str, without: str, author: str, token: str | None) -> li
 
     def ask() -> list[str]:
         names = []
-        listed = HfApi(token=token).list_models(
+        found_models = HfApi(token=token).list_models(
             author=author, sort="last_modified", expand=["siblings"]
         )
-        for model in listed:
+        for model in found_models:
             files = {file.rfilename for file in model.siblings or ()}
             if without not in files and any(name.startswith(folder) for name in files):
                 names.append(model.id)

@@ -19,8 +19,8 @@ def is_served_by_xet(repo: str, commit: str, name: str, size: int, partial: Path
     A partial file is completed over HTTP if possible, which serves the same bytes.
 
     Args:
-        repo: the repo's id.
-        commit: the commit.
+        repo: the repo's id, ``org/name``.
+        commit: the id of the commit whose file is requested.
         name: the file's name in the repo.
         size: the file's size in bytes.
         partial: the path of the partial file, which need not exist.
@@ -30,8 +30,8 @@ def is_served_by_xet(repo: str, commit: str, name: str, size: int, partial: Path
     has_part = partial.exists() and partial.stat().st_size > 0
     if (has_part and size <= XET_ONLY) or getattr(constants, "HF_HUB_DISABLE_XET", True):
         return False
-    available = getattr(file_download, "is_xet_available", None)
-    if available is None or not available():
+    is_available = getattr(file_download, "is_xet_available", None)
+    if is_available is None or not is_available():
         return False
     url = hf_hub_url(repo, name, revision=commit)
     metadata: Any = hub_call(
@@ -48,8 +48,8 @@ def download_by_xet(
     """Download a file into the cache by huggingface_hub.
 
     Args:
-        repo: the repo's id.
-        commit: the commit.
+        repo: the repo's id, ``org/name``.
+        commit: the id of the commit; the file becomes a part of its snapshot in the cache.
         name: the file's name in the repo.
         progressed: called with the number of bytes received so far, if the installed version of
             huggingface_hub can report it.

@@ -17,7 +17,7 @@ def cache_error(error: Exception, what: str, cache: Path | str = "") -> Resumerg
     """Return the error to raise for an exception about the cache; None for any other exception.
 
     Args:
-        error: the exception.
+        error: an exception of a request, or of a write to the cache.
         what: the model, or the address of the file, that was being written to the cache.
         cache: the cache's folder; empty if unknown.
     """
@@ -30,10 +30,10 @@ def cache_error(error: Exception, what: str, cache: Path | str = "") -> Resumerg
 
 def full_cache(what: str, cache: Path | str = "") -> Resumable:
     """Return the error for a cache whose disk is full; see `cache_error` for the arguments."""
-    into = f" into {cache}" if cache else ""
+    place = f" into {cache}" if cache else ""
     return Resumable(
         Reason.DISK_FULL,
-        f"The disk is full while downloading {what}{into}\n"
+        f"The disk is full while downloading {what}{place}\n"
         "Free some space, or move the cache by setting HF_HOME, then resume.",
     )
 

@@ -36,7 +36,7 @@ def download(
     content, this one waits for that process and uses its copy, which the caller has to verify.
 
     Args:
-        file: the file.
+        file: the file at one version, of which the cache has no intact copy.
         metadata: the cache of verdicts.
         callbacks: the functions to call during the download.
         damaged: the inode of the damaged copy to replace; None if the cache has no such copy.
@@ -61,24 +61,26 @@ def download_by_ranges(
     file: RemoteFile, metadata: MetadataCache, callbacks: DownloadCallbacks
 ) -> None:
     """Download a file by range requests to its path in the cache; see `download`."""
-    begin = file.call(file.expected_content, sleep=callbacks.sleep)
-    with PartialFile.opened(file.partial, file.size, begin, callbacks.check) as part:
-        callbacks.on_start(part.inode)
+    begin_comparison = file.call(file.expected_content, sleep=callbacks.sleep)
+    with PartialFile.opened(
+        file.partial, file.size, begin_comparison, callbacks.check
+    ) as partial_file:
+        callbacks.on_start(partial_file.inode)
         for _ in range(ATTEMPTS):
             file.call(
-                lambda: _receive(file, part, metadata, callbacks),
+                lambda: _receive(file, partial_file, metadata, callbacks),
                 backoff=DOWNLOAD,
                 sleep=callbacks.sleep,
-                progress=lambda: part.length,
+                progress=lambda: partial_file.length,
             )
-            if part.is_intact():
-                Storage().sync_data(part.fd)
-                file.put(file.partial, part.content)
+            if partial_file.is_intact():
+                Storage().sync_data(partial_file.fd)
+                file.put(file.partial, partial_file.content)
                 metadata.store_validator(file.partial, None)
                 metadata.record_verdict(file.content or file.blob, file.etag, True)
                 return
             callbacks.on_event(EventKind.DOWNLOAD_DAMAGED, repo=file.model, file=file.name)
-            part.clear()
+            partial_file.clear()
             metadata.store_validator(file.partial, None)
     raise file.never_intact(ATTEMPTS)
 
@@ -130,17 +132,20 @@ def _bytes_to_skip(
         ConnectionError: the response does not match. A retry requests the file again.
     """
     etag = str(response.headers.get("ETag") or "")
-    strong = etag if etag.startswith('"') else None
+    strong_etag = etag if etag.startswith('"') else None
     validator = metadata.validator(file.partial)
-    changed = (
-        part.length > 0 and strong is not None and validator is not None and strong != validator
+    has_changed = (
+        part.length > 0
+        and strong_etag is not None
+        and validator is not None
+        and strong_etag != validator
     )
-    if strong != validator:
-        metadata.store_validator(file.partial, strong)
+    if strong_etag != validator:
+        metadata.store_validator(file.partial, strong_etag)
     if response.status == 206:
         try:
             check_answer(file, response, part.length, file.size)
-            if changed:
+            if has_changed:
                 raise ConnectionError(f"the server has another version of {file.name} now")
         except ConnectionError:
             part.clear()
@@ -149,12 +154,12 @@ def _bytes_to_skip(
     if response.status == 416:
         part.clear()
         raise ConnectionError(f"the server says that {file.name} is shorter than expected")
-    length = response.headers.get("Content-Length")  # of the body before decoding
-    if length is not None and not response.is_encoded and int(length) != file.size:
+    body_length = response.headers.get("Content-Length")  # of the body before decoding
+    if body_length is not None and not response.is_encoded and int(body_length) != file.size:
         raise ConnectionError(
-            f"the server sends {length} bytes for {file.name}, which has {file.size} bytes"
+            f"the server sends {body_length} bytes for {file.name}, which has {file.size} bytes"
         )
-    if changed:
+    if has_changed:
         part.clear()
     return part.length
 

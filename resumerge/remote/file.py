@@ -65,7 +65,7 @@ class RemoteFile(ABC):
 
     Args:
         model: the model's name or address in messages, without the version.
-        revision: the version.
+        revision: the commit of a Hub repo, or the digest of a bucket's listing.
         name: the file's name in the model, with ``/`` between folders.
         size: the size in bytes.
         etag: the server's identifier of the content.
@@ -178,9 +178,9 @@ class RemoteFile(ABC):
         if not file_download.are_symlinks_supported(self.cache):
             shutil.move(self.blob, pointer)
             return
-        fresh = pointer.with_name(f"{pointer.name}.{uuid.uuid4().hex[:8]}.tmp")
-        fresh.symlink_to(os.path.relpath(self.blob, pointer.parent))
-        fresh.replace(pointer)
+        new_link = pointer.with_name(f"{pointer.name}.{uuid.uuid4().hex[:8]}.tmp")
+        new_link.symlink_to(os.path.relpath(self.blob, pointer.parent))
+        new_link.replace(pointer)
 
     def put(self, complete: Path, content: ExpectedContent) -> None:
         """Move a complete, synced file to its path in the cache, replacing a damaged file.
@@ -343,7 +343,7 @@ def check_answer(file: RemoteFile, response: Response, start: int, stop: int) ->
 
     Args:
         file: the file that was requested.
-        response: the response.
+        response: the response, of which only the status and the headers are read.
         start: the offset of the first requested byte.
         stop: the offset after the last requested byte.
 
@@ -355,10 +355,14 @@ def check_answer(file: RemoteFile, response: Response, start: int, stop: int) ->
     """
     if response.status == 200 and not response.is_encoded:
         return start
-    span = re.match(r"bytes (\d+)-(\d+)/(\d+|\*)", response.headers.get("Content-Range") or "")
-    fits = span and int(span[1]) == start and int(span[2]) < stop
-    fits = fits and span and span[3] in (str(file.size), "*")
-    if response.status != 206 or response.is_encoded or not fits:
+    range_match = re.match(
+        r"bytes (\d+)-(\d+)/(\d+|\*)", response.headers.get("Content-Range") or ""
+    )
+    is_requested_range = range_match and int(range_match[1]) == start and int(range_match[2]) < stop
+    is_requested_range = (
+        is_requested_range and range_match and range_match[3] in (str(file.size), "*")
+    )
+    if response.status != 206 or response.is_encoded or not is_requested_range:
         raise ConnectionError(f"the server sent a range of {file.name} that was not requested")
     return 0
 

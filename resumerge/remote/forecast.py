@@ -73,21 +73,24 @@ class Forecast(Generic[File]):
 
     def __init__(self, steps: Iterable[Iterable[Range[File]]], *, keep: bool = False) -> None:
         pieces: list[Piece[File]] = []
-        previous: _Cover[File] = _Cover()
+        previous_step: _Cover[File] = _Cover()
         for step in steps:
-            current: _Cover[File] = _Cover()
+            current_step: _Cover[File] = _Cover()
             for file, start, stop in step:
                 while start < stop:
-                    piece = current.at(file, start) or previous.at(file, start)
+                    piece = current_step.at(file, start) or previous_step.at(file, start)
                     if piece is None:
-                        end = min(current.next_start(file, start), previous.next_start(file, start))
+                        end = min(
+                            current_step.next_start(file, start),
+                            previous_step.next_start(file, start),
+                        )
                         piece = Piece(file, start, min(stop, end, start + REQUEST_BYTES), keep)
                         pieces.append(piece)
-                        current.add(piece)
-                    last = min(piece.stop, stop)
-                    piece.unread += last - start
-                    start = last
-            previous = current
+                        current_step.add(piece)
+                    read_end = min(piece.stop, stop)
+                    piece.unread += read_end - start
+                    start = read_end
+            previous_step = current_step
         self._waiting = deque(pieces)
         self._cover: _Cover[File] = _Cover(pieces)
 
@@ -134,13 +137,13 @@ class _Cover(Generic[File]):
         """Return a piece that has the byte at an offset; None without one.
 
         Args:
-            file: the file.
+            file: the file in which the byte is.
             offset: the byte's offset in the file.
             is_wanted: returns whether a piece may be returned.
         """
         pieces = self._of_file.get(file, [])
-        for place in range(bisect_right(pieces, offset, key=_start) - 1, -1, -1):
-            piece = pieces[place]
+        for index in range(bisect_right(pieces, offset, key=_start) - 1, -1, -1):
+            piece = pieces[index]
             if piece.start + REQUEST_BYTES <= offset:
                 break
             if offset < piece.stop and is_wanted(piece):
@@ -150,8 +153,8 @@ class _Cover(Generic[File]):
     def next_start(self, file: File, offset: int) -> int:
         """Return the start of the first piece after an offset; `NOWHERE` if no piece follows."""
         pieces = self._of_file.get(file, [])
-        place = bisect_right(pieces, offset, key=_start)
-        return pieces[place].start if place < len(pieces) else NOWHERE
+        index = bisect_right(pieces, offset, key=_start)
+        return pieces[index].start if index < len(pieces) else NOWHERE
 
 
 def _start(piece: Piece[File]) -> int:

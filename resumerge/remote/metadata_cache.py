@@ -95,15 +95,16 @@ class MetadataCache:
         facts = _facts(path)
         if facts is None:
             return
-        now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        previous = self.verdict(path, etag)
+        recorded_at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        previous_verdict = self.verdict(path, etag)
         self._write(
             "INSERT OR REPLACE INTO verdicts VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            [_key(path), etag, *facts, int(intact), now],
+            [_key(path), etag, *facts, int(intact), recorded_at],
         )
-        if not intact and previous is not False:
+        if not intact and previous_verdict is not False:
             self._write(
-                "INSERT INTO damages (path, etag, at) VALUES (?, ?, ?)", [_key(path), etag, now]
+                "INSERT INTO damages (path, etag, at) VALUES (?, ?, ?)",
+                [_key(path), etag, recorded_at],
             )
 
     def forget_verdict(self, path: Path) -> None:
@@ -125,11 +126,13 @@ class MetadataCache:
         )
         try:
             entries = json.loads(rows[0][0]) if rows else {}
-            listed = {name: (size, etag) for name, (size, etag) in entries.items()}
+            sizes_and_etags = {name: (size, etag) for name, (size, etag) in entries.items()}
         except (ValueError, TypeError, AttributeError, RecursionError):
             return {}
-        is_valid = all(type(size) is int and type(etag) is str for size, etag in listed.values())
-        return listed if is_valid else {}
+        is_valid = all(
+            type(size) is int and type(etag) is str for size, etag in sizes_and_etags.values()
+        )
+        return sizes_and_etags if is_valid else {}
 
     def store_listing(
         self, model: str, revision: str, files: Mapping[str, tuple[int, str]]

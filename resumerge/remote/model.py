@@ -18,7 +18,7 @@ class RemoteModel(ABC):
 
     Args:
         model: the model's name or address in messages, without the version.
-        revision: the version.
+        revision: the commit of a Hub repo, or the digest of a bucket's listing.
         folder: the version's folder in the cache, which may not exist yet.
         files: the files, by name.
         online: whether the files were listed by the server now, not by the cache.

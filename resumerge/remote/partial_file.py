@@ -48,13 +48,13 @@ class PartialFile:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         fd = os.open(path, flags, 0o666)
         try:
-            part = cls(fd, size, begin)
+            partial_file = cls(fd, size, begin)
             if os.fstat(fd).st_size > size:
-                part.clear()
-            while chunk := os.pread(fd, CHUNK, part.length):
-                part._count(chunk)
+                partial_file.clear()
+            while chunk := os.pread(fd, CHUNK, partial_file.length):
+                partial_file._count(chunk)
                 check()
-            yield part
+            yield partial_file
         finally:
             os.close(fd)
 
@@ -65,11 +65,11 @@ class PartialFile:
 
     def append(self, chunk: bytes) -> None:
         """Append bytes to the file."""
-        view = memoryview(chunk)
-        while view:
-            written = os.pwrite(self.fd, view, self.length)
-            self._count(view[:written])
-            view = view[written:]
+        remaining = memoryview(chunk)
+        while remaining:
+            written_bytes = os.pwrite(self.fd, remaining, self.length)
+            self._count(remaining[:written_bytes])
+            remaining = remaining[written_bytes:]
 
     def clear(self) -> None:
         """Truncate the file to 0 bytes, and begin a new comparison."""

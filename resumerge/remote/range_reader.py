@@ -68,11 +68,11 @@ class RangeReader:
         Returns:
             the forecast; pass it to `forget` after the reads.
         """
-        expected = Forecast(steps, keep=keep)
+        forecast = Forecast(steps, keep=keep)
         with self._changed:
-            self._expected.append(expected)
+            self._expected.append(forecast)
             self._wake()
-        return expected
+        return forecast
 
     def forget(self, expected: Forecast[RemoteFile]) -> None:
         """Free the memory of a forecast whose ranges will not be read again."""
@@ -91,12 +91,12 @@ class RangeReader:
                 file's content has changed.
         """
         with self._changed:
-            parts = list(self._parts(file, offset, buffer))
+            buffer_parts = list(self._parts(file, offset, buffer))
             self._wake()
-        for piece, held, target in parts:
+        for piece, source_bytes, target in buffer_parts:
             self._wait(piece)
-            if held is not None:
-                target[:] = held
+            if source_bytes is not None:
+                target[:] = source_bytes
                 with self._changed:
                     piece.unread -= len(target)
                     if piece.unread <= 0 and not piece.is_kept:
@@ -117,9 +117,9 @@ class RangeReader:
             responses = list(self._responses)
         for response in responses:
             response.abort()
-        until = time.monotonic() + STOP_SECONDS
+        deadline = time.monotonic() + STOP_SECONDS
         for thread in self._threads:
-            thread.join(max(0.0, until - time.monotonic()))
+            thread.join(max(0.0, deadline - time.monotonic()))
 
     # Methods whose caller holds the lock
 
@@ -130,25 +130,33 @@ class RangeReader:
 
         The memory to copy from is None for a piece that is received directly into the buffer.
         """
-        at, stop = offset, offset + len(buffer)
-        while at < stop:
-            piece = next(filter(None, (e.at(file, at) for e in self._expected)), None)
+        current_offset, stop = offset, offset + len(buffer)
+        while current_offset < stop:
+            piece = next(
+                filter(None, (forecast.at(file, current_offset) for forecast in self._expected)),
+                None,
+            )
             if piece is None:
-                starts = (e.next_start(file, at) for e in self._expected)
-                piece = Piece(file, at, min([stop, at + REQUEST_BYTES, *starts]), False)
-            last = min(piece.stop, stop)
-            target = buffer[at - offset : last - offset]
+                starts = (forecast.next_start(file, current_offset) for forecast in self._expected)
+                piece = Piece(
+                    file,
+                    current_offset,
+                    min([stop, current_offset + REQUEST_BYTES, *starts]),
+                    False,
+                )
+            part_end = min(piece.stop, stop)
+            target = buffer[current_offset - offset : part_end - offset]
             if not piece.is_requested:
                 self._urgent.append(piece)
-                if piece.unread <= piece.nbytes == last - at and not piece.is_kept:
+                if piece.unread <= piece.nbytes == part_end - current_offset and not piece.is_kept:
                     piece.target = target
                 else:
                     self._hold(piece)
-            held = None
+            source_bytes = None
             if piece.is_held and piece.target is not None:
-                held = piece.target[at - piece.start : last - piece.start]
-            yield piece, held, target
-            at = last
+                source_bytes = piece.target[current_offset - piece.start : part_end - piece.start]
+            yield piece, source_bytes, target
+            current_offset = part_end
 
     def _hold(self, piece: Piece[RemoteFile]) -> None:
         piece.hold()
@@ -179,7 +187,7 @@ class RangeReader:
         """
         if self._urgent:
             return self._urgent.popleft()
-        piece = next(filter(None, (expected.next for expected in self._expected)), None)
+        piece = next(filter(None, (forecast.next for forecast in self._expected)), None)
         if piece is None or self._held + piece.nbytes > AHEAD_BYTES:
             return None
         self._hold(piece)
