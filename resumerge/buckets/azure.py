@@ -83,24 +83,24 @@ class AzureBucket(RangedBucket):
             for blob in self.api().list_blobs(name_starts_with=prefix, include=["metadata"]):
                 is_folder = (blob.metadata or {}).get("hdi_isfolder") == "true"
                 if not is_folder and not blob.name.endswith("/"):
-                    listed = stated(self.name, blob.size, blob.etag)
-                    blobs[blob.name.removeprefix(prefix)] = listed
+                    listing = stated(self.name, blob.size, blob.etag)
+                    blobs[blob.name.removeprefix(prefix)] = listing
         return blobs
 
     def head(self, key: str) -> tuple[Listed, Hash | None]:
         with azure_errors(self.name, key):
             properties = self.api().get_blob_client(key).get_blob_properties()
-            listed = stated(self.name, properties.size, properties.etag)
+            listing = stated(self.name, properties.size, properties.etag)
             md5 = properties.content_settings.content_md5
-        expected = ((lambda: hashlib.md5(usedforsecurity=False)), bytes(md5)) if md5 else None
-        return listed, expected
+        expected_hash = ((lambda: hashlib.md5(usedforsecurity=False)), bytes(md5)) if md5 else None
+        return listing, expected_hash
 
     def _range(self, key: str, start: int, stop: int, etag: str) -> bytes:
         with azure_errors(self.name, key):
             blob = self.api().get_blob_client(key)
             stream = blob.download_blob(start, stop - start, decompress=False, **unchanged(etag))
-            data: bytes = stream.readall()
-        return data
+            range_bytes: bytes = stream.readall()
+        return range_bytes
 
     def _open(self) -> Any:
         from azure.storage.blob import LinearRetry
@@ -134,20 +134,22 @@ class AzureBucket(RangedBucket):
         """
         from azure.storage.blob import ContainerClient
 
-        text = os.environ.get("AZURE_STORAGE_CONNECTION_STRING")
+        connection_string = os.environ.get("AZURE_STORAGE_CONNECTION_STRING")
         account = os.environ.get("AZURE_STORAGE_ACCOUNT")
         endpoint = os.environ.get("AZURE_STORAGE_SERVICE_ENDPOINT")
-        key = os.environ.get("AZURE_STORAGE_KEY")
-        sas = os.environ.get("AZURE_STORAGE_SAS_TOKEN")
+        account_key = os.environ.get("AZURE_STORAGE_KEY")
+        sas_token = os.environ.get("AZURE_STORAGE_SAS_TOKEN")
         try:
-            if text:
-                return ContainerClient.from_connection_string(text, self.name, **settings)
+            if connection_string:
+                return ContainerClient.from_connection_string(
+                    connection_string, self.name, **settings
+                )
             if not (account or endpoint):
                 raise ValueError
             # The library does not recognise an account in the path of an endpoint.
-            account_and_key: Any = {"account_name": account, "account_key": key}
+            account_and_key: Any = {"account_name": account, "account_key": account_key}
             url = endpoint or f"https://{account}.blob.core.windows.net"
-            credential = sas or (account_and_key if account and key else key)
+            credential = sas_token or (account_and_key if account and account_key else account_key)
             return ContainerClient(url, self.name, credential, **settings)
         except ValueError as error:  # its text can contain the secret
             raise no_credentials(ADVICE, self.name, error) from None
@@ -222,23 +224,25 @@ def _note(response: Any) -> None:
 
 
 def _refusal(bucket: str, name: str, error: Any) -> Exception:
-    word = getattr(error, "error_code", None) or ""
-    code = str(getattr(word, "value", word))
+    raw_code = getattr(error, "error_code", None) or ""
+    code = str(getattr(raw_code, "value", raw_code))
     headers = getattr(error.response, "headers", {})
     status, retry_after = error.status_code, str(headers.get("Retry-After", ""))
     note_answer(status, headers)
     if status in REDIRECTS or status < 300:
         return not_understood(bucket)
-    shown = f"HTTP {status}, {code}"
+    status_and_code = f"HTTP {status}, {code}"
     if fix := _FOR_GOOD.get(code):
-        message = f"The container {bucket} refused a request{name and f' for {name}'}: {shown}"
+        message = (
+            f"The container {bucket} refused a request{name and f' for {name}'}: {status_and_code}"
+        )
         return StoreError(message, fix=fix, denied=True)
     if code == "PublicAccessNotPermitted":
-        return denied(ADVICE, bucket, shown)
+        return denied(ADVICE, bucket, status_and_code)
     if code == "BlobAlreadyExists":
         return Changed()
     if status == 412 and code not in _NOT_MET:
-        return Refused(f"The container {bucket} refused a request: {shown}")
+        return Refused(f"The container {bucket} refused a request: {status_and_code}")
     if code in ("ContainerNotFound", "ContainerBeingDeleted", "InvalidResourceName"):
         name, status = "", 404
     return refusal(ADVICE, bucket, status, code, name, retry_after)

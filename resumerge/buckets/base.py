@@ -41,7 +41,7 @@ class Body:
         nbytes: the size in bytes of the whole object.
         version: the object's ETag.
         pieces: the requested bytes, in order; they can only be read within the context.
-        status: the HTTP status.
+        status: the HTTP status: 200 for the whole object, 206 for a range of it.
         headers: the HTTP headers ETag, Content-Range and Content-Length.
         abort: ends the transfer from another thread; the reading thread gets an error.
     """
@@ -109,7 +109,7 @@ class Bucket(ABC):
         """Open an object to read bytes ``start:stop``.
 
         Args:
-            key: the object's key.
+            key: the object's key, which is its whole name in the bucket.
             start: the offset of the first byte.
             stop: the offset after the last byte; None for the end.
             known: the expected version, from a listing; None for any version.
@@ -125,7 +125,7 @@ class Bucket(ABC):
         """Return a function that begins a check of an object's content.
 
         Args:
-            key: the object's key.
+            key: the object's key, which is its whole name in the bucket.
             known: the expected version of the object.
 
         Returns:

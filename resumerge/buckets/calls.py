@@ -39,14 +39,16 @@ def open_bucket(url: str) -> Bucket:
         InputError: the address is malformed.
     """
     kind, name = KINDS[scheme_of(url)], split_address(url)[0]
-    settings = sorted(item for item in os.environ.items() if item[0].startswith(kind.variables))
+    settings = sorted(
+        variable for variable in os.environ.items() if variable[0].startswith(kind.variables)
+    )
     digest = hashlib.sha256(repr(settings).encode()).digest()
     place = f"{scheme_of(url)}://{name}"
     with _opening:
-        opened = _opened.get(place)
-        if opened is None or opened[0] != digest:
-            opened = _opened[place] = digest, kind(name)
-        return opened[1]
+        digest_and_bucket = _opened.get(place)
+        if digest_and_bucket is None or digest_and_bucket[0] != digest:
+            digest_and_bucket = _opened[place] = digest, kind(name)
+        return digest_and_bucket[1]
 
 
 def check_library(url: str, needed_by: str) -> None:
@@ -91,7 +93,7 @@ def explain_bucket_error(error: Exception, model: str, where: str) -> ResumergeE
     """Return the error to raise for an exception of a request; None if the exception is a bug.
 
     Args:
-        error: the exception.
+        error: an exception of a request, or of a write to the cache.
         model: the model's address in the recipe.
         where: the address of the object, for messages.
     """

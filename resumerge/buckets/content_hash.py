@@ -104,9 +104,9 @@ class PartsCheck(Check):
 
     @property
     def fits(self) -> bool:
-        joined = self._joined.copy()
-        joined.update(self._md5.digest())
-        return joined.hexdigest() == self._expected or not self._are_equal()
+        md5_of_md5s = self._joined.copy()
+        md5_of_md5s.update(self._md5.digest())
+        return md5_of_md5s.hexdigest() == self._expected or not self._are_equal()
 
 
 class _Crc32:
@@ -136,7 +136,7 @@ def check_of(
     """Return a function that begins the check of an object of S3 by the server's hashes.
 
     Args:
-        bucket: the bucket's name.
+        bucket: the bucket's name, whose ending marks an S3 Express bucket.
         head: the server's response to HeadObject with ``ChecksumMode=ENABLED``.
         etag: the object's ETag, without quotes.
         size: the object's size in bytes.
@@ -145,17 +145,17 @@ def check_of(
     Returns:
         the function; None if the server has no hash that can be compared.
     """
-    of_parts = head.get("ChecksumType") == "COMPOSITE"
+    is_of_parts = head.get("ChecksumType") == "COMPOSITE"
 
     def checksum(name: str, digest: Callable[[], Digest]) -> Begin | None:
-        value = str(head.get(name) or "")
-        if of_parts or "-" in value or not value:
+        checksum_text = str(head.get(name) or "")
+        if is_of_parts or "-" in checksum_text or not checksum_text:
             return None
-        expected = base64.b64decode(value).hex()
-        return lambda: HashCheck(digest(), expected)
+        expected_hex = base64.b64decode(checksum_text).hex()
+        return lambda: HashCheck(digest(), expected_hex)
 
-    encrypted = str(head.get("ServerSideEncryption") or "").startswith("aws:kms")
-    is_hash = not encrypted and "SSECustomerAlgorithm" not in head
+    is_encrypted = str(head.get("ServerSideEncryption") or "").startswith("aws:kms")
+    is_hash = not is_encrypted and "SSECustomerAlgorithm" not in head
     is_hash = is_hash and not bucket.endswith(_SESSION_BUCKET)
     return (
         checksum("ChecksumSHA256", hashlib.sha256)
@@ -168,14 +168,14 @@ def check_of(
 def _etag_check(etag: str, size: int, part: Callable[[int], int]) -> Begin | None:
     if _MD5.fullmatch(etag):
         return lambda: HashCheck(_md5(), etag)
-    of_parts = _MD5_OF_PARTS.fullmatch(etag)
-    if of_parts is None:
+    parts_match = _MD5_OF_PARTS.fullmatch(etag)
+    if parts_match is None:
         return None
-    expected, count = of_parts[1], int(of_parts[2])
+    expected_md5, count = parts_match[1], int(parts_match[2])
     length = part(1)
-    last = size - (count - 1) * length
+    last_length = size - (count - 1) * length
     # Parts may have any sizes, but the hash can only be compared if they have one size.
-    if not length or last > length or (count > 1 and part(count) != last):
+    if not length or last_length > length or (count > 1 and part(count) != last_length):
         return None
 
     def are_equal() -> bool:
@@ -184,7 +184,7 @@ def _etag_check(etag: str, size: int, part: Callable[[int], int]) -> Begin | Non
         except (OSError, Changed):
             return True  # unknown: count it as damage, so that the bytes are requested again
 
-    return lambda: PartsCheck(length, expected, are_equal)
+    return lambda: PartsCheck(length, expected_md5, are_equal)
 
 
 class BucketContent(ExpectedContent):

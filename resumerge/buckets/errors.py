@@ -69,38 +69,38 @@ def refusal(
     """Return the error for an error response of the server.
 
     Args:
-        advice: the advice for this cloud.
+        advice: the fixes for this cloud, of which the message names one.
         bucket: the bucket's name, for messages.
-        status: the HTTP status.
+        status: the HTTP status of the response; 0 if it states none.
         code: the server's own error code, for messages.
         name: the name of the object that is read; empty for other requests. With a name, a missing
             object is a `FileNotFoundError`, not a `StoreError`.
         retry_after: the value of the header Retry-After; empty if missing.
         meaning: the HTTP status to use in place of `status`, from the code; None for `status`.
     """
-    shown = f"HTTP {status}" + (f", {code}" if code and code != str(status) else "")
+    status_and_code = f"HTTP {status}" + (f", {code}" if code and code != str(status) else "")
     status = meaning or status
     if status == 412:
         return Changed()
     if status in UNSUPPORTED_STATUSES:
         return Unsupported(
-            f"The server of the bucket {bucket} lacks a request: {shown}", denied=True
+            f"The server of the bucket {bucket} lacks a request: {status_and_code}", denied=True
         )
     if status == 409:
-        return Conflict(f"Another write to the bucket {bucket} is in progress: {shown}")
+        return Conflict(f"Another write to the bucket {bucket} is in progress: {status_and_code}")
     if is_temporary_status(status):
         return StoreError(
-            f"The server of the bucket {bucket} fails: {shown}",
+            f"The server of the bucket {bucket} fails: {status_and_code}",
             retry_after=float(retry_after) if retry_after.isdigit() else 0.0,
         )
     if status == 404 and name:
         return FileNotFoundError(f"{bucket} has no {name}")
     if status in (401, 403):
-        of_others = getattr(_latest, "page_status", 0) == status
-        return not_understood(bucket) if of_others else denied(advice, bucket, shown)
+        is_of_others = getattr(_latest, "page_status", 0) == status
+        return not_understood(bucket) if is_of_others else denied(advice, bucket, status_and_code)
     if status in (301, 307, 404):
-        return misplaced(advice, bucket, shown)
-    return Refused(f"The server of the bucket {bucket} refused a request: {shown}")
+        return misplaced(advice, bucket, status_and_code)
+    return Refused(f"The server of the bucket {bucket} refused a request: {status_and_code}")
 
 
 def denied(advice: Advice, bucket: str, shown: str) -> StoreError:
@@ -151,7 +151,7 @@ def note_answer(status: int, headers: Mapping[str, Any], body: bytes | None = No
     """Record a response for the message of `not_understood`.
 
     Args:
-        status: the HTTP status.
+        status: the HTTP status, of a success or of an error.
         headers: the response's headers, a mapping that ignores case.
         body: the beginning of the body, for servers that declare plain text as HTML; None to rely
             on the headers.
@@ -159,13 +159,17 @@ def note_answer(status: int, headers: Mapping[str, Any], body: bytes | None = No
     Returns:
         whether the response is a web page.
     """
-    page = is_page(headers) and (body is None or b"<html" in body.lower())
-    _latest.page_status = status if page else 0
-    kind = str(headers.get("Content-Type") or "").partition(";")[0].strip()
+    is_web_page = is_page(headers) and (body is None or b"<html" in body.lower())
+    _latest.page_status = status if is_web_page else 0
+    content_type = str(headers.get("Content-Type") or "").partition(";")[0].strip()
     host = urlsplit(str(headers.get("Location") or "")).hostname
-    text = f"HTTP {status}" + (f" to {host}" if host else "") + (f", {kind}" if kind else "")
-    _latest.text = text
-    return page
+    description = (
+        f"HTTP {status}"
+        + (f" to {host}" if host else "")
+        + (f", {content_type}" if content_type else "")
+    )
+    _latest.text = description
+    return is_web_page
 
 
 def not_understood(bucket: str, why: str = "") -> StoreError:
@@ -174,7 +178,7 @@ def not_understood(bucket: str, why: str = "") -> StoreError:
     The message describes the response that `note_answer` recorded last in this thread.
 
     Args:
-        bucket: the bucket's name.
+        bucket: the bucket's name, for the message.
         why: the fault, if that description does not show it; else empty.
     """
     fault = "; ".join(filter(None, [why, getattr(_latest, "text", "")]))

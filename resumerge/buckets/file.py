@@ -182,7 +182,7 @@ def model_folder(model: str) -> Path:
     """Return the folder of a model in the cache.
 
     Args:
-        model: the model's address.
+        model: the model's address, which names the bucket and the prefix.
 
     Raises:
         InputError: the configuration of the cloud's library is invalid, so that the server is
@@ -200,7 +200,7 @@ def bucket_offline_error(model: str, folder: Path, names: list[str]) -> InputErr
     """Return the error for files that are not in the cache while the network is off.
 
     Args:
-        model: the model's address.
+        model: the model's address, for the message.
         folder: the folder that should contain the files.
         names: the names of the missing files.
     """

@@ -93,7 +93,7 @@ class GoogleBucket(RangedBucket):
     def _range(self, key: str, start: int, stop: int, etag: str) -> bytes:
         try:
             with google_errors(self.name, key):
-                data: bytes = (
+                range_bytes: bytes = (
                     self.api()
                     .blob(key, generation=int(etag))
                     .download_as_bytes(
@@ -102,7 +102,7 @@ class GoogleBucket(RangedBucket):
                 )
         except FileNotFoundError:  # this generation no longer exists
             raise Changed from None
-        return data
+        return range_bytes
 
     def _open(self) -> Any:
         from google.cloud import storage

@@ -52,16 +52,16 @@ class BucketModel(RemoteModel):
             revision: the revision of the source that uses this listing.
             file: the only file that was requested; empty for all.
         """
-        listed = {name: (entry.size, entry.etag) for name, entry in self.files.items()}
+        sizes_and_etags = {name: (entry.size, entry.etag) for name, entry in self.files.items()}
         for key in (LATEST, revision):
-            metadata.store_listing(_listing_name(self.model, file), key, listed)
+            metadata.store_listing(_listing_name(self.model, file), key, sizes_and_etags)
 
 
 def bucket_model(model: str, file: str = "") -> BucketModel:
     """List the objects below an address.
 
     Args:
-        model: the address.
+        model: the model's address in the recipe, without the name of a file.
         file: the only file that is needed; empty for all.
 
     Raises:
@@ -72,14 +72,14 @@ def bucket_model(model: str, file: str = "") -> BucketModel:
     below = f"{prefix}/" if prefix else ""
 
     def found() -> dict[str, Listed]:
-        listed = open_bucket(model).list(below + file)
-        listed = {file + suffix: entry for suffix, entry in listed.items()}
-        if file and file not in listed:
-            listed = open_bucket(model).list(below)
-        return {name: listed[name] for name in ([file] if file in listed else listed)}
+        objects = open_bucket(model).list(below + file)
+        objects = {file + suffix: entry for suffix, entry in objects.items()}
+        if file and file not in objects:
+            objects = open_bucket(model).list(below)
+        return {name: objects[name] for name in ([file] if file in objects else objects)}
 
-    listed = bucket_call(found, model)
-    if not listed:
+    objects = bucket_call(found, model)
+    if not objects:
         raise refuse(
             "The bucket has nothing at this address",
             where=model,
@@ -87,7 +87,7 @@ def bucket_model(model: str, file: str = "") -> BucketModel:
             found=f"no object whose key begins with {below}" if below else "an empty bucket",
             fix="check the spelling",
         )
-    files = {name: (entry.nbytes, entry.etag) for name, entry in listed.items()}
+    files = {name: (entry.nbytes, entry.etag) for name, entry in objects.items()}
     return _listed_model(model, files, online=True)
 
 
@@ -97,7 +97,7 @@ def cached_bucket_model(
     """Return the model of a stored listing, without the network.
 
     Args:
-        model: the address.
+        model: the model's address in the recipe, without the name of a file.
         revision: the revision of the source; None for the latest listing.
         metadata: the cache that stores the listing.
         file: the only file that was requested; empty for all.
@@ -105,15 +105,15 @@ def cached_bucket_model(
     Raises:
         InputError: no listing is stored.
     """
-    listed = metadata.listing(_listing_name(model, file), revision or LATEST)
-    if not listed:
+    listing = metadata.listing(_listing_name(model, file), revision or LATEST)
+    if not listing:
         raise refuse(
             "Offline, and the bucket's listing is not cached",
             where=model,
             expected="a model that was merged or planned before, with the same state folder",
             fix="run once without --offline",
         )
-    return _listed_model(model, listed, online=False)
+    return _listed_model(model, listing, online=False)
 
 
 def cached_bucket_files(model: str) -> list[BucketFile]:
@@ -142,8 +142,8 @@ def _listed_model(
     }
     revision = _digest(files)
     files = {name: replace(file, revision=revision) for name, file in files.items()}
-    path = folder / "snapshots" / revision
-    return BucketModel(model, revision, path, files, online=online, is_listing=True)
+    snapshot_path = folder / "snapshots" / revision
+    return BucketModel(model, revision, snapshot_path, files, online=online, is_listing=True)
 
 
 def _digest(files: Mapping[str, BucketFile]) -> str:

@@ -36,9 +36,9 @@ class RangedBucket(Bucket):
         known: Listed | None = None,
         piece: int = BODY_PIECE_BYTES,
     ) -> Iterator[Body]:
-        listed, first_range = (known, b"") if known else self._newest(key, start, stop)
+        listing, first_range = (known, b"") if known else self._newest(key, start, stop)
         is_part = bool(start) or stop is not None
-        stop = listed.nbytes if stop is None else min(stop, listed.nbytes)
+        stop = listing.nbytes if stop is None else min(stop, listing.nbytes)
         aborted = threading.Event()
 
         def pieces() -> Iterator[bytes]:
@@ -47,7 +47,7 @@ class RangedBucket(Bucket):
             for offset in range(start + len(first_range), stop, RANGE):
                 try:
                     range_bytes = self._whole_range(
-                        key, offset, min(stop, offset + RANGE), listed.etag
+                        key, offset, min(stop, offset + RANGE), listing.etag
                     )
                 except Changed:
                     if known:
@@ -61,12 +61,12 @@ class RangedBucket(Bucket):
                 yield range_bytes
 
         headers: dict[str, str | None] = {
-            "ETag": f'"{listed.etag}"',
+            "ETag": f'"{listing.etag}"',
             "Content-Length": str(stop - start),
-            "Content-Range": f"bytes {start}-{stop - 1}/{listed.nbytes}" if is_part else None,
+            "Content-Range": f"bytes {start}-{stop - 1}/{listing.nbytes}" if is_part else None,
         }
         status = 206 if is_part else 200
-        yield Body(listed.nbytes, listed.etag, pieces(), status, headers, aborted.set)
+        yield Body(listing.nbytes, listing.etag, pieces(), status, headers, aborted.set)
 
     def _newest(self, key: str, start: int, stop: int | None) -> tuple[Listed, bytes]:
         """Return the newest version of an object, and the bytes of its first range.
@@ -75,32 +75,32 @@ class RangedBucket(Bucket):
             StoreError: the object was replaced during each of `ATTEMPTS` tries.
         """
         for _ in range(ATTEMPTS):
-            listed = self.head(key)[0]
-            range_end = min(listed.nbytes if stop is None else stop, start + RANGE, listed.nbytes)
+            newest = self.head(key)[0]
+            range_end = min(newest.nbytes if stop is None else stop, start + RANGE, newest.nbytes)
             try:
-                return listed, self._whole_range(
-                    key, start, range_end, listed.etag
+                return newest, self._whole_range(
+                    key, start, range_end, newest.etag
                 ) if start < range_end else b""
             except Changed:
                 continue
         raise StoreError(f"{key} in {self.name} changes all the time")
 
     def _whole_range(self, key: str, start: int, stop: int, etag: str) -> bytes:
-        data = self._range(key, start, stop, etag)
-        if len(data) != stop - start:
+        content = self._range(key, start, stop, etag)
+        if len(content) != stop - start:
             raise StoreError(
-                f"The server of the bucket {self.name} sent {len(data)} of {stop - start} bytes"
+                f"The server of the bucket {self.name} sent {len(content)} of {stop - start} bytes"
             )
-        return data
+        return content
 
     def nbytes(self, key: str, etag: str) -> int:
         return self._same_version(key, etag)[0].nbytes
 
     def check(self, key: str, known: Listed) -> Begin | None:
-        expected = self._same_version(key, known.etag)[1]
-        if expected is None:
+        expected_hash = self._same_version(key, known.etag)[1]
+        if expected_hash is None:
             return None
-        digest, value = expected
+        digest, value = expected_hash
         return lambda: HashCheck(digest(), value.hex())
 
     def _same_version(self, key: str, etag: str) -> tuple[Listed, Hash | None]:

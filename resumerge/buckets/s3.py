@@ -76,10 +76,10 @@ class S3Bucket(Bucket):
         with s3_errors(self.name):
             pages = self.api().get_paginator("list_objects_v2")
             for page in pages.paginate(Bucket=self.name, Prefix=prefix):
-                for item in page.get("Contents", ()):
-                    name = item["Key"].removeprefix(prefix)
-                    if not item["Key"].endswith("/"):  # the AWS console's marker of a folder
-                        objects[name] = stated(self.name, item.get("Size"), item.get("ETag"))
+                for entry in page.get("Contents", ()):
+                    name = entry["Key"].removeprefix(prefix)
+                    if not entry["Key"].endswith("/"):  # the AWS console's marker of a folder
+                        objects[name] = stated(self.name, entry.get("Size"), entry.get("ETag"))
         return objects
 
     @contextmanager
@@ -96,22 +96,22 @@ class S3Bucket(Bucket):
         if start or stop is not None:
             conditions["Range"] = f"bytes={start}-{'' if stop is None else stop - 1}"
         with s3_errors(self.name, key):
-            answer = self.api().get_object(Bucket=self.name, Key=key, **conditions)
-        stream = answer["Body"]
-        etag = f'"{stated(self.name, answer.get("ContentLength"), answer.get("ETag")).etag}"'
+            response = self.api().get_object(Bucket=self.name, Key=key, **conditions)
+        stream = response["Body"]
+        etag = f'"{stated(self.name, response.get("ContentLength"), response.get("ETag")).etag}"'
 
         def pieces() -> Iterator[bytes]:
             with s3_errors(self.name, key):
                 yield from iter(lambda: stream.read(piece), b"")
 
-        whole = str(answer.get("ContentRange", "")).rpartition("/")[2]
-        nbytes = int(whole) if whole.isdecimal() else answer["ContentLength"]
+        size_text = str(response.get("ContentRange", "")).rpartition("/")[2]
+        nbytes = int(size_text) if size_text.isdecimal() else response["ContentLength"]
         headers = {
             "ETag": etag,
-            "Content-Range": answer.get("ContentRange"),
-            "Content-Length": str(answer["ContentLength"]),
+            "Content-Range": response.get("ContentRange"),
+            "Content-Length": str(response["ContentLength"]),
         }
-        status = answer["ResponseMetadata"]["HTTPStatusCode"]
+        status = response["ResponseMetadata"]["HTTPStatusCode"]
 
         def abort() -> None:
             with suppress(Exception):  # the library has no public access to the socket
@@ -187,8 +187,8 @@ class S3Bucket(Bucket):
         status, headers = response_dict["status_code"], response_dict["headers"]
         note_answer(status, headers)
         body = response_dict["body"] if isinstance(response_dict["body"], bytes) else b""
-        of_aws = "x-amz-bucket-region" in headers or b"<Code>" in body
-        if status in REDIRECTS and not of_aws:
+        is_of_aws = "x-amz-bucket-region" in headers or b"<Code>" in body
+        if status in REDIRECTS and not is_of_aws:
             raise not_understood(self.name)
         is_listing = operation_model.name.startswith("List")
         if is_listing and is_page(headers):  # boto3 treats a body without XML as HTTP 500

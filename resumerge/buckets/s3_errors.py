@@ -102,13 +102,15 @@ def _refusal(response: dict[str, Any], bucket: str, name: str) -> Exception:
     code = str(response.get("Error", {}).get("Code", ""))
     metadata = response.get("ResponseMetadata", {})
     status = int(metadata.get("HTTPStatusCode", 0))
-    shown = f"HTTP {status}" + (f", {code}" if code and code != str(status) else "")
+    status_and_code = f"HTTP {status}" + (f", {code}" if code and code != str(status) else "")
     if code in _WRONG_PLACE:
-        return misplaced(ADVICE, bucket, shown)
+        return misplaced(ADVICE, bucket, status_and_code)
     if code in _WRONG_CREDENTIALS:
-        return denied(ADVICE, bucket, shown)
+        return denied(ADVICE, bucket, status_and_code)
     if code == "RequestTimeTooSkewed":
-        return denied(ADVICE._replace(credentials="set the clock of this machine"), bucket, shown)
+        return denied(
+            ADVICE._replace(credentials="set the clock of this machine"), bucket, status_and_code
+        )
     if code == "NoSuchUpload" and not name:
         return StoreError(f"Another process aborted the upload to bucket {bucket}")
     retry_after = str(metadata.get("HTTPHeaders", {}).get("retry-after", ""))
