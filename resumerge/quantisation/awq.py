@@ -26,23 +26,29 @@ class Awq(Scheme):
     """Weights in the GEMM format of AutoAWQ."""
 
     def weights(self, checkpoint: Checkpoint) -> Iterator[Weight]:
-        for stem, packed in checkpoint.ending(".qweight"):
+        for stem, packed_weight in checkpoint.ending(".qweight"):
             zeros = checkpoint.find(f"{stem}.qzeros")
             scales = checkpoint.find(f"{stem}.scales")
-            if zeros is None or scales is None or not _is_awq(checkpoint, packed, zeros, scales):
+            if (
+                zeros is None
+                or scales is None
+                or not _is_awq(checkpoint, packed_weight, zeros, scales)
+            ):
                 continue
-            numbers = _numbers(packed, scales.shape[1])
+            numbers = _numbers(packed_weight, scales.shape[1])
             zero_points = _numbers(zeros, scales.shape[1])
             name = f"{stem}.weight"
             tensor = transposed(checkpoint, name, "AWQ", numbers, zero_points, scales)
-            yield Weight(name, tensor, (packed.name, zeros.name, scales.name), "AWQ of 4 bits")
+            yield Weight(
+                name, tensor, (packed_weight.name, zeros.name, scales.name), "AWQ of 4 bits"
+            )
 
 
 def _is_awq(checkpoint: Checkpoint, packed: Stored, zeros: Stored, scales: Stored) -> bool:
     if any(len(tensor.shape) != 2 or not tensor.is_contiguous for tensor in (packed, scales)):
         return False
     groups, outputs = scales.shape
-    fits = (
+    has_fitting_shapes = (
         packed.dtype == zeros.dtype == "I32"
         and packed.shape[1] * WORD // BITS == outputs
         and groups > 0
@@ -50,9 +56,9 @@ def _is_awq(checkpoint: Checkpoint, packed: Stored, zeros: Stored, scales: Store
         and zeros.shape == (groups, packed.shape[1])
     )
     version = str(checkpoint.stated.get("version", "gemm")).lower()
-    if fits and version != "gemm":
+    if has_fitting_shapes and version != "gemm":
         raise checkpoint.unfit(packed.name, "AWQ in the format gemm", f"version: {version[:20]}")
-    return fits
+    return has_fitting_shapes
 
 
 def _numbers(packed: Stored, outputs: int) -> Repacked:

@@ -72,44 +72,59 @@ class Bitsandbytes8(Scheme):
                 scales=scales,
                 factor=1 / 127,
             )
-            unused = checkpoint.names(f"{stem}.weight_format")
-            parts = codes.name, scales.name
-            yield Weight(codes.name, tensor, parts, "bitsandbytes of 8 bits", unused)
+            description_names = checkpoint.names(f"{stem}.weight_format")
+            part_names = codes.name, scales.name
+            yield Weight(
+                codes.name, tensor, part_names, "bitsandbytes of 8 bits", description_names
+            )
 
 
 def _weight(checkpoint: Checkpoint, name: str, state: Stored, kind: str) -> Weight:
-    packed = checkpoint.need(name, state.name)
+    packed_codes = checkpoint.need(name, state.name)
     absmax = checkpoint.need(f"{name}.absmax", state.name)
-    values = checkpoint.need(f"{name}.quant_map", state.name)
+    codebook_tensor = checkpoint.need(f"{name}.quant_map", state.name)
     description = _State(checkpoint, state)
     shape, block = description.shape(), description.elements("blocksize")
     numel = math.prod(shape)
-    blocks = -(-numel // block)
-    if packed.dtype != "U8" or packed.numel != -(-numel // 2) or not packed.is_contiguous:
-        raise checkpoint.unfit(name, f"{-(-numel // 2)} bytes", f"{packed.numel} {packed.dtype}")
-    if absmax.numel != blocks:
-        raise checkpoint.unfit(absmax.name, f"{blocks} numbers", f"{absmax.numel}")
-    parts, described = [packed.name, absmax.name], [state.name, values.name]
+    block_count = -(-numel // block)
+    if (
+        packed_codes.dtype != "U8"
+        or packed_codes.numel != -(-numel // 2)
+        or not packed_codes.is_contiguous
+    ):
+        raise checkpoint.unfit(
+            name, f"{-(-numel // 2)} bytes", f"{packed_codes.numel} {packed_codes.dtype}"
+        )
+    if absmax.numel != block_count:
+        raise checkpoint.unfit(absmax.name, f"{block_count} numbers", f"{absmax.numel}")
+    part_names, description_names = (
+        [packed_codes.name, absmax.name],
+        [state.name, codebook_tensor.name],
+    )
     scales: Tensor = absmax
     if absmax.dtype == "U8":
-        inner = checkpoint.need(f"{name}.nested_absmax", state.name)
-        codebook = checkpoint.need(f"{name}.nested_quant_map", state.name)
-        size = description.elements("nested_blocksize")
-        if inner.numel != -(-blocks // size):
-            raise checkpoint.unfit(inner.name, f"{-(-blocks // size)} numbers", f"{inner.numel}")
-        parts.append(inner.name)
-        described.append(codebook.name)
+        nested_absmax = checkpoint.need(f"{name}.nested_absmax", state.name)
+        nested_codebook = checkpoint.need(f"{name}.nested_quant_map", state.name)
+        nested_block = description.elements("nested_blocksize")
+        if nested_absmax.numel != -(-block_count // nested_block):
+            raise checkpoint.unfit(
+                nested_absmax.name,
+                f"{-(-block_count // nested_block)} numbers",
+                f"{nested_absmax.numel}",
+            )
+        part_names.append(nested_absmax.name)
+        description_names.append(nested_codebook.name)
         scales = Dequantised(
             name=absmax.name,
             dtype="F32",
             shape=absmax.shape,
             scheme="bitsandbytes, absmax",
             codes=absmax,
-            codebook=_codebook(checkpoint, codebook, "dynamic", 256),
-            rows=-(-blocks // size),
-            columns=size,
-            block=(1, size),
-            scales=inner,
+            codebook=_codebook(checkpoint, nested_codebook, "dynamic", 256),
+            rows=-(-block_count // nested_block),
+            columns=nested_block,
+            block=(1, nested_block),
+            scales=nested_absmax,
             added=description.float("nested_offset"),
         )
     elif absmax.dtype != "F32":
@@ -119,15 +134,15 @@ def _weight(checkpoint: Checkpoint, name: str, state: Stored, kind: str) -> Weig
         dtype="F32",
         shape=shape,
         scheme=f"bitsandbytes, {kind}",
-        codes=as_bytes(packed, (packed.numel,)),
-        codebook=_codebook(checkpoint, values, kind, 16),
-        rows=blocks,
+        codes=as_bytes(packed_codes, (packed_codes.numel,)),
+        codebook=_codebook(checkpoint, codebook_tensor, kind, 16),
+        rows=block_count,
         columns=block,
         block=(1, block),
         scales=scales,
     )
-    in_words = f"{kind.upper()} in blocks of {block}"
-    return Weight(name, tensor, tuple(parts), in_words, tuple(described))
+    kind_in_words = f"{kind.upper()} in blocks of {block}"
+    return Weight(name, tensor, tuple(part_names), kind_in_words, tuple(description_names))
 
 
 def _codebook(checkpoint: Checkpoint, stored: Stored, kind: str, size: int) -> Codebook:
@@ -185,16 +200,18 @@ class _State:
 
     def elements(self, key: str) -> int:
         """Return the number of elements of a block: from 1 to `LARGEST_BLOCK`."""
-        value = self._said.get(key)
-        if type(value) is int and 0 < value <= LARGEST_BLOCK:
-            return value
+        element_count = self._said.get(key)
+        if type(element_count) is int and 0 < element_count <= LARGEST_BLOCK:
+            return element_count
         raise self._checkpoint.unfit(
-            self._stored.name, f"{key}: a whole number from 1 to {LARGEST_BLOCK}", f"{value}"[:40]
+            self._stored.name,
+            f"{key}: a whole number from 1 to {LARGEST_BLOCK}",
+            f"{element_count}"[:40],
         )
 
     def float(self, key: str) -> float:
         """Return a number whose magnitude is below `LARGEST`."""
-        value = self._said.get(key)
-        if isinstance(value, int | float) and -LARGEST < value < LARGEST:
-            return float(value)
-        raise self._checkpoint.unfit(self._stored.name, f"{key}: a number", f"{value}"[:40])
+        number = self._said.get(key)
+        if isinstance(number, int | float) and -LARGEST < number < LARGEST:
+            return float(number)
+        raise self._checkpoint.unfit(self._stored.name, f"{key}: a number", f"{number}"[:40])

@@ -61,8 +61,8 @@ class _Whole:
         """Return the integers of blocks, as int8, from the bytes after the scale (and least)."""
         if self.bits == 8:
             return codes.view(np.int8)
-        pairs = codes[:, -16:]
-        numbers = np.concatenate((pairs & 15, pairs >> 4), axis=1)
+        byte_pairs = codes[:, -16:]
+        numbers = np.concatenate((byte_pairs & 15, byte_pairs >> 4), axis=1)
         if self.bits == 5:
             numbers |= np.unpackbits(codes[:, :4], axis=1, bitorder="little") << 4
         signed = numbers.view(np.int8)
@@ -89,7 +89,7 @@ def decoded(
     """Return the tensor that decodes blocks.
 
     Args:
-        name: the name of the tensor.
+        name: the model's name of the tensor, under which it is merged.
         shape: the shape of the decoded tensor.
         scheme: the name of the quantisation.
         coded: the bytes of the blocks, U8.
@@ -129,11 +129,11 @@ def encoded(tensor: Tensor, scheme: str) -> Encoded:
         scheme: a key of `ENCODED`.
     """
     encode, elements, nbytes, milliseconds = ENCODED[scheme]
-    rows = (*tensor.shape[:-1], tensor.shape[-1] // elements * nbytes)
+    coded_shape = (*tensor.shape[:-1], tensor.shape[-1] // elements * nbytes)
     return Encoded(
         name=tensor.name,
         dtype="U8",
-        shape=rows,
+        shape=coded_shape,
         scheme=scheme,
         operand=tensor,
         elements=elements,
@@ -168,8 +168,8 @@ def _encode_q4_0(values: np.ndarray, out: np.ndarray) -> None:
     The first 16 numbers are in the lower halves of the bytes. Source: ggml, quantize_row_q4_0_ref.
     """
     with np.errstate(all="ignore"):
-        place = np.abs(values).argmax(axis=1)[:, None]
-        scale = np.take_along_axis(values, place, axis=1) / np.float32(-8)
+        largest_place = np.abs(values).argmax(axis=1)[:, None]
+        scale = np.take_along_axis(values, largest_place, axis=1) / np.float32(-8)
         numbers = np.trunc(values * _reciprocal(scale) + np.float32(8.5))
         _zero_if_not_finite(numbers)
         codes = np.minimum(numbers, np.float32(15)).astype(np.uint8)

@@ -25,8 +25,8 @@ class Gptq(Scheme):
     """Weights in the format of AutoGPTQ and GPTQModel."""
 
     def weights(self, checkpoint: Checkpoint) -> Iterator[Weight]:
-        for stem, packed in checkpoint.ending(".qweight"):
-            yield _weight(checkpoint, stem, packed)
+        for stem, packed_weight in checkpoint.ending(".qweight"):
+            yield _weight(checkpoint, stem, packed_weight)
 
 
 def _weight(checkpoint: Checkpoint, stem: str, packed: Stored) -> Weight:
@@ -37,7 +37,7 @@ def _weight(checkpoint: Checkpoint, stem: str, packed: Stored) -> Weight:
     bits = WORD * zeros.shape[1] // outputs if outputs and len(zeros.shape) == 2 else 0
     per_word = WORD // bits if bits in (4, 8) else 1
     inputs = packed.shape[0] * per_word if packed.shape else 0
-    fits = (
+    has_fitting_shapes = (
         bits in (4, 8)
         and groups > 0
         and packed.dtype == zeros.dtype == "I32"
@@ -46,23 +46,25 @@ def _weight(checkpoint: Checkpoint, stem: str, packed: Stored) -> Weight:
         and packed.is_contiguous
         and (order is None or (order.dtype == "I32" and order.shape == (inputs,)))
     )
-    if not fits or (order is None and inputs % groups):
+    if not has_fitting_shapes or (order is None and inputs % groups):
         raise checkpoint.unfit(
             stem,
             "qweight (inputs * bits / 32, outputs), qzeros (groups, outputs * bits / 32), scales "
             "(groups, outputs) and g_idx (inputs), of 4 or 8 bits",
             ", ".join(f"{t.dtype} {list(t.shape)}" for t in (packed, zeros, scales)),
         )
-    stated = checkpoint.stated.get("checkpoint_format", "gptq")
+    stated_format = checkpoint.stated.get("checkpoint_format", "gptq")
     numbers = Repacked.of(packed, outputs, inputs, bits=bits, along=0, transposed=True)
-    zero_offset = 0 if stated == EXACT_ZEROS else 1
+    zero_offset = 0 if stated_format == EXACT_ZEROS else 1
     zero_points = Repacked.of(
         zeros, outputs, groups, bits=bits, along=1, transposed=True, added=zero_offset
     )
     tensor = transposed(checkpoint, f"{stem}.weight", "GPTQ", numbers, zero_points, scales, order)
-    parts = (packed, zeros, scales, *((order,) if order else ()))
+    stored_tensors = (packed, zeros, scales, *((order,) if order else ()))
     kind = f"GPTQ of {bits} bits"
-    return Weight(tensor.name, tensor, tuple(part.name for part in parts), kind)
+    return Weight(
+        tensor.name, tensor, tuple(stored_tensor.name for stored_tensor in stored_tensors), kind
+    )
 
 
 def transposed(
@@ -78,7 +80,7 @@ def transposed(
 
     Args:
         checkpoint: the model, for messages.
-        name: the name of the weight.
+        name: the plain name of the weight, which ends with ``.weight``.
         scheme: the name of the quantisation.
         numbers: the integers: (outputs, inputs).
         zeros: the zero points: (outputs, groups).

@@ -36,9 +36,9 @@ def scaled_weight(
 
     Args:
         checkpoint: the model, for messages.
-        name: the name of the weight.
+        name: the plain name of the weight, for the tensor and for messages.
         scheme: the name of the quantisation.
-        shape: the shape of the weight.
+        shape: the shape of the decoded weight; matrices may be stacked along its first axes.
         codes: the codes, as for `Dequantised`.
         scales: the scales as floats, in their stored shape.
         codebook: the numbers of the codes; None if the codes are numbers.
@@ -49,7 +49,7 @@ def scaled_weight(
     Raises:
         InputError: the shapes of the weight and its scales do not fit.
     """
-    rows, columns, size = _grid(checkpoint, name, shape, scales, block)
+    rows, columns, block_size = _grid(checkpoint, name, shape, scales, block)
     return Dequantised(
         name=name,
         dtype="F32",
@@ -59,7 +59,7 @@ def scaled_weight(
         codebook=codebook,
         rows=rows,
         columns=columns,
-        block=size,
+        block=block_size,
         scales=scales,
         zeros=zeros,
         block_of_column=block_of_column,
@@ -77,8 +77,8 @@ def _grid(
 
     Args:
         checkpoint: the model, for messages.
-        name: the name of the weight.
-        shape: the shape of the weight.
+        name: the plain name of the weight, for messages.
+        shape: the shape of the decoded weight; matrices may be stacked along its first axes.
         scales: one number for the whole weight, for each matrix of a stack, for each row, or for
             each block.
         block: the (rows, columns) of a block from config.json; None to infer them.
@@ -97,11 +97,14 @@ def _grid(
     if scales.shape in ((*stack, rows), (*stack, rows, 1)):
         return rows, columns, (1, columns)
     if len(scales.shape) == len(shape) > 1 and scales.shape[:-2] == shape[:-2]:
-        high, wide = scales.shape[-2:]
-        exact = _exact(rows, high), _exact(columns, wide)
-        for size in (block,) if block else ((USUAL, USUAL), exact):
-            if min(size) > 0 and (-(-rows // size[0]), -(-columns // size[1])) == (high, wide):
-                return rows, columns, size
+        grid_rows, grid_columns = scales.shape[-2:]
+        exact_block = _exact(rows, grid_rows), _exact(columns, grid_columns)
+        for block_size in (block,) if block else ((USUAL, USUAL), exact_block):
+            if min(block_size) > 0 and (
+                -(-rows // block_size[0]),
+                -(-columns // block_size[1]),
+            ) == (grid_rows, grid_columns):
+                return rows, columns, block_size
     raise checkpoint.unfit(
         name,
         f"scales for a weight of shape {list(shape)}, for each row or block"

@@ -69,14 +69,14 @@ class Mxfp4(Scheme):
     """Matrices in MXFP4."""
 
     def weights(self, checkpoint: Checkpoint) -> Iterator[Weight]:
-        for stem, packed in checkpoint.ending(".weight_packed"):
+        for stem, packed_weight in checkpoint.ending(".weight_packed"):
             scales = checkpoint.find(f"{stem}.weight_scale")
-            if packed.dtype == "U8" and scales is not None and scales.dtype in EXPONENTS:
-                yield from _matrix(checkpoint, f"{stem}.weight", packed, scales)
-        for name, bytes_ in checkpoint.of_types({"I8"}):
+            if packed_weight.dtype == "U8" and scales is not None and scales.dtype in EXPONENTS:
+                yield from _matrix(checkpoint, f"{stem}.weight", packed_weight, scales)
+        for name, byte_codes in checkpoint.of_types({"I8"}):
             exponents = find_scales(checkpoint, name)
             if exponents is not None and exponents.dtype == "F8_E8M0":
-                yield from _matrix(checkpoint, name, bytes_, exponents)
+                yield from _matrix(checkpoint, name, byte_codes, exponents)
 
 
 def _matrix(checkpoint: Checkpoint, name: str, packed: Stored, scales: Stored) -> Iterator[Weight]:
@@ -88,7 +88,7 @@ def _matrix(checkpoint: Checkpoint, name: str, packed: Stored, scales: Stored) -
         return
     codes, floats = as_bytes(packed, packed.shape), as_scales(checkpoint, scales)
     tensor = scaled_weight(checkpoint, name, "MXFP4", shape, codes, floats, codebook=E2M1)
-    unused = checkpoint.names(f"{name}_shape")
+    description_names = checkpoint.names(f"{name}_shape")
     kind = f"MXFP4 in groups of {GROUP}"
     stem = stem_of(name)
     layout = replace(
@@ -97,7 +97,7 @@ def _matrix(checkpoint: Checkpoint, name: str, packed: Stored, scales: Stored) -
         scales=scales.name.removeprefix(stem),
         dtype=packed.dtype,
     )
-    yield Weight(name, tensor, (packed.name, scales.name), kind, unused, layout)
+    yield Weight(name, tensor, (packed.name, scales.name), kind, description_names, layout)
 
 
 class GptOss(Scheme):
@@ -108,14 +108,14 @@ class GptOss(Scheme):
             scales = checkpoint.find(f"{name}_scales")
             if scales is None or blocks.dtype != "U8":
                 continue
-            fits = (
+            has_fitting_shapes = (
                 len(blocks.shape) == 4
                 and blocks.shape == (*scales.shape, GROUP // 2)
                 and scales.dtype in EXPONENTS
                 and blocks.is_contiguous
                 and scales.is_contiguous
             )
-            if not fits:
+            if not has_fitting_shapes:
                 raise checkpoint.unfit(
                     name,
                     f"{name}_blocks (experts, outputs, groups, {GROUP // 2}), and {name}_scales "
@@ -124,8 +124,10 @@ class GptOss(Scheme):
                 )
             experts, outputs, groups, _ = blocks.shape
             inputs = groups * GROUP
-            parts = (_expert(checkpoint, name, number, blocks, scales) for number in range(experts))
-            tensor = Stacked.of(name, (experts, inputs, outputs), tuple(parts))
+            expert_matrices = (
+                _expert(checkpoint, name, number, blocks, scales) for number in range(experts)
+            )
+            tensor = Stacked.of(name, (experts, inputs, outputs), tuple(expert_matrices))
             kind = f"MXFP4 in groups of {GROUP}"
             yield Weight(name, tensor, (blocks.name, scales.name), kind)
 
@@ -136,13 +138,13 @@ def _expert(
     """Return the matrix of an expert, with the shape (inputs, outputs)."""
     _, outputs, groups, width = blocks.shape
     inputs = groups * GROUP
-    packed = replace(
+    packed_matrix = replace(
         blocks,
         shape=(outputs, groups * width),
         offset=blocks.offset + number * outputs * groups * width,
     )
-    codes = Repacked.of(packed, inputs, outputs, bits=4, along=1, transposed=True)
-    of_groups = replace(
+    codes = Repacked.of(packed_matrix, inputs, outputs, bits=4, along=1, transposed=True)
+    expert_scales = replace(
         scales,
         shape=(outputs, groups),
         offset=scales.offset + number * outputs * groups,
@@ -157,5 +159,5 @@ def _expert(
         rows=inputs,
         columns=outputs,
         block=(GROUP, 1),
-        scales=as_scales(checkpoint, of_groups, transposed=True),
+        scales=as_scales(checkpoint, expert_scales, transposed=True),
     )

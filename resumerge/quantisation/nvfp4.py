@@ -60,12 +60,12 @@ class Nvfp4(Scheme):
     """Weights in FP4, with a float8 scale for each group and a float32 scale for the weight."""
 
     def weights(self, checkpoint: Checkpoint) -> Iterator[Weight]:
-        for stem, whole in checkpoint.ending(".weight_global_scale"):
-            if packed := checkpoint.find(f"{stem}.weight_packed"):
-                yield _weight(checkpoint, stem, packed, whole, divides=True)
-        for stem, whole in checkpoint.ending(".weight_scale_2"):
-            if packed := checkpoint.find(f"{stem}.weight"):
-                yield _weight(checkpoint, stem, packed, whole, divides=False)
+        for stem, global_scale in checkpoint.ending(".weight_global_scale"):
+            if packed_weight := checkpoint.find(f"{stem}.weight_packed"):
+                yield _weight(checkpoint, stem, packed_weight, global_scale, divides=True)
+        for stem, global_scale in checkpoint.ending(".weight_scale_2"):
+            if packed_weight := checkpoint.find(f"{stem}.weight"):
+                yield _weight(checkpoint, stem, packed_weight, global_scale, divides=False)
 
 
 def _weight(
@@ -87,11 +87,11 @@ def _weight(
             f"a scale for each {GROUP} numbers of {list(shape)}",
             f"{list(scales.shape)}",
         )
-    scaled = Dequantised.elementwise(
+    group_scales = Dequantised.elementwise(
         scales, scales.shape, "scales of NVFP4", scale=whole, divides=divides
     )
     codes, name = as_bytes(packed, packed.shape), f"{stem}.weight"
-    tensor = scaled_weight(checkpoint, name, "NVFP4", shape, codes, scaled, codebook=E2M1)
+    tensor = scaled_weight(checkpoint, name, "NVFP4", shape, codes, group_scales, codebook=E2M1)
     return Weight(
         name,
         tensor,

@@ -32,8 +32,8 @@ class Layout:
     Args:
         form: the encoding of the numbers of a block.
         block: the (rows, columns) of a block with one scale; 0 columns for a whole row.
-        codes: the name of the codes.
-        scales: the name of the scales.
+        codes: the end of the name of the codes, such as ``weight_packed``.
+        scales: the end of the name of the scales, such as ``weight_scale``.
         dtype: the dtype of the codes in the file.
         shape: the name of a tensor with the weight's shape; empty if none is written.
         factor: the name of the factor of the whole weight; empty if none is written.
@@ -74,9 +74,9 @@ class Layout:
         *rows, columns = target.shape
         form, block = self.form, (self.block[0], self.block[1] or columns)
         shape_bytes = np.array(target.shape, np.int64).tobytes() if self.shape else b""
-        quantised = Quantised.of(target.name, weight, form, block, shape_bytes)
+        quantised_weight = Quantised.of(target.name, weight, form, block, shape_bytes)
         width = columns // form.code.per_byte // _PACKED[self.dtype]
-        tensors = {stem + self.codes: (*rows, width), stem + self.scales: quantised.grid}
+        tensors = {stem + self.codes: (*rows, width), stem + self.scales: quantised_weight.grid}
         dtypes = {stem + self.codes: self.dtype, stem + self.scales: form.scales}
         if self.factor:
             tensors[stem + self.factor], dtypes[stem + self.factor] = (1,), "F32"
@@ -85,19 +85,19 @@ class Layout:
         return Target(
             name=target.name,
             dtype="U8",
-            shape=quantised.shape,
-            block_elements=quantised.bytes_at_once,
-            expression=quantised,
+            shape=quantised_weight.shape,
+            block_elements=quantised_weight.bytes_at_once,
+            expression=quantised_weight,
             tensors=tensors,
             dtypes=dtypes,
         )
 
     def _bytes(self, rows: int, columns: int) -> int:
         """Return the total size of codes, scales and factor, in bytes."""
-        scales = (rows // self.block[0]) * (columns // (self.block[1] or columns or 1))
-        width = BITS[self.form.scales] // 8
-        codes = rows * columns // self.form.code.per_byte
-        return codes + scales * width + 4 * bool(self.factor)
+        scale_count = (rows // self.block[0]) * (columns // (self.block[1] or columns or 1))
+        scale_width = BITS[self.form.scales] // 8
+        code_bytes = rows * columns // self.form.code.per_byte
+        return code_bytes + scale_count * scale_width + 4 * bool(self.factor)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,12 +149,12 @@ def of_compressed_tensors(
         activations: the settings of activations that are quantised at run time; None if they are
             not quantised.
     """
-    common = {"symmetric": True, "dynamic": False}
+    common_settings = {"symmetric": True, "dynamic": False}
 
     def config(plain: Sequence[str]) -> dict[str, Any]:
         group = {
             "targets": ["Linear"],
-            "weights": {**weights, **common},
+            "weights": {**weights, **common_settings},
             "input_activations": dict(activations) if activations else None,
             "output_activations": None,
             "format": form,

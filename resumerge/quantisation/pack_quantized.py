@@ -59,9 +59,9 @@ class PackQuantized(Scheme):
     """Weights of packed integers with scales, in the format of compressed-tensors."""
 
     def weights(self, checkpoint: Checkpoint) -> Iterator[Weight]:
-        for stem, packed in checkpoint.ending(".weight_packed"):
-            if packed.dtype == "I32":
-                yield _weight(checkpoint, stem, packed)
+        for stem, packed_weight in checkpoint.ending(".weight_packed"):
+            if packed_weight.dtype == "I32":
+                yield _weight(checkpoint, stem, packed_weight)
 
 
 def _weight(checkpoint: Checkpoint, stem: str, packed: Stored) -> Weight:
@@ -69,14 +69,14 @@ def _weight(checkpoint: Checkpoint, stem: str, packed: Stored) -> Weight:
     scales = checkpoint.need(f"{name}_scale", packed.name)
     shape = _shape(checkpoint, stem)
     bits = _bits(checkpoint, packed, shape)
-    fits = len(packed.shape) == 2 and packed.is_contiguous
-    if not fits or packed.shape != (shape[0], -(-shape[1] * bits // WORD)):
+    is_packed_matrix = len(packed.shape) == 2 and packed.is_contiguous
+    if not is_packed_matrix or packed.shape != (shape[0], -(-shape[1] * bits // WORD)):
         raise checkpoint.unfit(
             packed.name,
             f"int32 of shape {[shape[0], -(-shape[1] * bits // WORD)]}",
             f"{packed.dtype} of shape {list(packed.shape)}",
         )
-    bytes_, codebook = _codes(packed, shape, bits)
+    codes, codebook = _codes(packed, shape, bits)
     zeros = checkpoint.find(f"{name}_zero_point")
     order = checkpoint.find(f"{name}_g_idx")
     if order is not None and (order.dtype != "I32" or order.shape != shape[1:]):
@@ -90,17 +90,17 @@ def _weight(checkpoint: Checkpoint, stem: str, packed: Stored) -> Weight:
         name,
         "pack-quantized",
         shape,
-        bytes_,
+        codes,
         as_scales(checkpoint, scales),
         codebook=codebook,
         zeros=None if zeros is None else _zeros(checkpoint, zeros, scales, bits),
         block_of_column=order,
     )
-    parts = (packed, scales, zeros, order)
+    stored_tensors = (packed, scales, zeros, order)
     return Weight(
         name,
         tensor,
-        tuple(part.name for part in parts if part is not None),
+        tuple(stored_tensor.name for stored_tensor in stored_tensors if stored_tensor is not None),
         f"whole numbers of {bits} bits in groups of {tensor.block[1]}",
         checkpoint.names(f"{name}_shape"),
         None if zeros or order else _written(bits, packed, scales, tensor),
@@ -113,8 +113,8 @@ def _written(bits: int, packed: Stored, scales: Stored, tensor: Dequantised) -> 
     Only numbers of 4 bits can be written, in rows of whole words and blocks of whole bytes, with
     scales of `WRITTEN_SCALES`.
     """
-    fits = tensor.columns % (WORD // 4) == 0 and tensor.block[1] % 2 == 0
-    if bits != 4 or scales.dtype not in WRITTEN_SCALES or not fits:
+    has_whole_words = tensor.columns % (WORD // 4) == 0 and tensor.block[1] % 2 == 0
+    if bits != 4 or scales.dtype not in WRITTEN_SCALES or not has_whole_words:
         return None
     form = replace(INT4.layout.form, scales=scales.dtype)
     return replace(INT4.layout, form=form, block=tensor.block, shape="")
@@ -131,13 +131,15 @@ def _codes(packed: Stored, shape: tuple[int, ...], bits: int) -> tuple[Tensor, C
 
 def _shape(checkpoint: Checkpoint, stem: str) -> tuple[int, ...]:
     """Return the shape of a weight, which is stored in a tensor."""
-    stored = checkpoint.need(f"{stem}.weight_shape", f"{stem}.weight_packed")
-    if stored.dtype not in ("I64", "I32") or stored.numel != 2:
-        raise checkpoint.unfit(stored.name, "two whole numbers", f"{stored.numel} {stored.dtype}")
-    dtype = np.int64 if stored.dtype == "I64" else np.int32
-    shape = tuple(np.frombuffer(checkpoint.read(stored), dtype).tolist())
+    shape_tensor = checkpoint.need(f"{stem}.weight_shape", f"{stem}.weight_packed")
+    if shape_tensor.dtype not in ("I64", "I32") or shape_tensor.numel != 2:
+        raise checkpoint.unfit(
+            shape_tensor.name, "two whole numbers", f"{shape_tensor.numel} {shape_tensor.dtype}"
+        )
+    dtype = np.int64 if shape_tensor.dtype == "I64" else np.int32
+    shape = tuple(np.frombuffer(checkpoint.read(shape_tensor), dtype).tolist())
     if min(shape) < 1:
-        raise checkpoint.unfit(stored.name, "numbers of 1 and more", str(list(shape)))
+        raise checkpoint.unfit(shape_tensor.name, "numbers of 1 and more", str(list(shape)))
     return shape
 
 

@@ -102,7 +102,9 @@ def find_scales(checkpoint: Checkpoint, name: str) -> Stored | None:
     """Return the tensor with the scales of a tensor of codes; None if there is no such tensor."""
     stem = name.removesuffix(".weight")
     names = [f"{name}_scale_inv", f"{name}_scale"] + [f"{stem}.scale"] * (stem != name)
-    return next((found for each in names if (found := checkpoint.find(each)) is not None), None)
+    return next(
+        (scales for candidate in names if (scales := checkpoint.find(candidate)) is not None), None
+    )
 
 
 def _weight(checkpoint: Checkpoint, name: str, codes: Stored, scales: Stored) -> Weight:
@@ -155,14 +157,14 @@ def _written(codes: Stored, scales: Stored, tensor: Dequantised) -> Layout | Non
     Only matrices in E4M3 can be written, and stacks whose matrices are whole blocks, with scales of
     `WRITTEN_SCALES`.
     """
-    in_stack = (
+    cuts_matrices = (
         len(codes.shape) > 2 and tensor.rows % tensor.block[0] and tensor.rows != tensor.block[0]
     )
     if (
         codes.dtype != "F8_E4M3"
         or scales.dtype not in WRITTEN_SCALES
         or len(codes.shape) < 2
-        or in_stack
+        or cuts_matrices
     ):
         return None
     stem = stem_of(codes.name)

@@ -62,14 +62,18 @@ class Checkpoint:
         """The section of config.json that describes the quantisation; empty if there is none."""
         configs = [self.config, *(v for v in self.config.values() if isinstance(v, Mapping))]
         sections = (config.get(key) for config in configs for key in STATED)
-        return next((stated for stated in sections if isinstance(stated, Mapping) and stated), {})
+        return next(
+            (section for section in sections if isinstance(section, Mapping) and section), {}
+        )
 
     def without(self, names: Collection[str]) -> Checkpoint:
         """Return the checkpoint without the tensors of some names."""
         if not names:
             return self
-        kept = {name: tensor for name, tensor in self.tensors.items() if name not in names}
-        return replace(self, tensors=kept)
+        remaining_tensors = {
+            name: tensor for name, tensor in self.tensors.items() if name not in names
+        }
+        return replace(self, tensors=remaining_tensors)
 
     def ending(self, suffix: str) -> Iterator[tuple[str, Stored]]:
         """Yield (name without the suffix, tensor) for each stored tensor with a suffix."""
