@@ -50,8 +50,13 @@ class BlockRun:
         length = min(indices.stop * size, numel) - indices.start * size
         if not sample:
             return cls(indices.start, size, length)
-        whole, last = divmod(length, size)
-        return cls(indices.start, sampled(size), whole * sampled(size) + sampled(last), size)
+        whole_blocks, last_elements = divmod(length, size)
+        return cls(
+            indices.start,
+            sampled(size),
+            whole_blocks * sampled(size) + sampled(last_elements),
+            size,
+        )
 
     def __post_init__(self) -> None:
         if not self.step:
@@ -71,11 +76,11 @@ class BlockRun:
         begin = self.first * self.step
         return [
             Block(
-                self.first + k,
-                begin + k * self.step,
-                begin + k * self.step + part.stop - part.start,
+                self.first + number,
+                begin + number * self.step,
+                begin + number * self.step + place.stop - place.start,
             )
-            for k, part in enumerate(self.blocks())
+            for number, place in enumerate(self.blocks())
         ]
 
     def ranges(self) -> list[tuple[int, int]]:
@@ -109,7 +114,7 @@ class Scan(Protocol[Partial]):
         """Yield the partial results in order.
 
         Args:
-            function: the map function.
+            function: the map function, which several threads may call at the same time.
             sample: whether only the first sixteenth of each block is read. A result from a sample
                 is a guess, and another scan has to verify it.
         """
@@ -130,9 +135,9 @@ def sum_blocks(parts: Iterable[np.ndarray]) -> np.ndarray:
     Args:
         parts: an array for each block run; its first axis is the block.
     """
-    total: np.ndarray | None = None
-    for part in parts:
-        for block in part:
-            total = block if total is None else total + block
-    assert total is not None, "a tensor has at least one block"
-    return total
+    block_sum: np.ndarray | None = None
+    for run_results in parts:
+        for block_result in run_results:
+            block_sum = block_result if block_sum is None else block_sum + block_result
+    assert block_sum is not None, "a tensor has at least one block"
+    return block_sum

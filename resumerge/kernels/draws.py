@@ -65,16 +65,16 @@ def _drawn(
     key: str, start: int, stop: int, made_of: Callable[[np.ndarray], np.ndarray]
 ) -> np.ndarray:
     philox = int.from_bytes(philox_key(key), "little")
-    result = np.empty(stop - start)
+    numbers = np.empty(stop - start)
     for number in range(start // CHUNK, -(-stop // CHUNK)):
         bits = np.random.Philox(key=philox, counter=number << 64).random_raw(CHUNK // 2)
         uniform = (bits.view(np.uint32).astype(np.float64) + 0.5) * 2.0**-32
         chunk_start = number * CHUNK
         begin, end = max(start, chunk_start), min(stop, chunk_start + CHUNK)
-        result[begin - start : end - start] = made_of(uniform)[
+        numbers[begin - start : end - start] = made_of(uniform)[
             begin - chunk_start : end - chunk_start
         ]
-    return result
+    return numbers
 
 
 def _normal(uniform: np.ndarray) -> np.ndarray:

@@ -31,7 +31,7 @@ def weighted_sum(
 
     Args:
         terms: the x_i.
-        weights: the w_i.
+        weights: the w_i, one for each term.
         out: the vector to write to, rounded to its dtype; None to return a new vector as an operand
             for another kernel.
 
@@ -62,9 +62,11 @@ def weighted_sum_along(
     Returns:
         `out`, or the new vector: float32, or float64 if float32 overflows.
     """
-    rounded = np.ascontiguousarray(weights, np.float32)
+    rounded_weights = np.ascontiguousarray(weights, np.float32)
     return _computed(
-        lambda x, to, _: _kernels.weighted_sum_along(x, rounded, row, by_column, to), terms, out
+        lambda x, to, _: _kernels.weighted_sum_along(x, rounded_weights, row, by_column, to),
+        terms,
+        out,
     )
 
 
@@ -74,8 +76,8 @@ def clamp_to_distance(values: Vector, center: Vector, distance: float, out: Vect
     The result is NaN where x or c is NaN, and it is never -0.
 
     Args:
-        values: x.
-        center: c.
+        values: the vector x, whose elements are limited.
+        center: the vector c, from which they may differ by `distance`.
         distance: the largest distance between the result and c, above 0.
         out: the vector to write to, rounded to its dtype.
     """

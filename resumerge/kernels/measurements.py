@@ -36,9 +36,9 @@ def measured_bytes(length: int, block: int) -> int:
         length: the number of elements of the block run.
         block: the number of elements of a block.
     """
-    whole, partial = divmod(length, block)
-    measured = measured_elements(block)
-    return 4 * (whole * measured + min(partial, measured))
+    whole_blocks, last_elements = divmod(length, block)
+    measured_per_block = measured_elements(block)
+    return 4 * (whole_blocks * measured_per_block + min(last_elements, measured_per_block))
 
 
 def keeping_exact(out: Vector, block: int, buffer: np.ndarray) -> Vector:
@@ -61,12 +61,12 @@ def block_of_results(out: Vector, part: slice) -> Vector:
         out: the vector of the results of the block run.
         part: the place of the block in it, as a slice of elements.
     """
-    data = out.data[part]
+    results = out.data[part]
     if out.exact is None:
-        return Vector(data, out.dtype)
-    first = part.start // out.block * out.measured
-    exact = out.exact[first : first + min(len(data), out.measured)]
-    return Vector(data, out.dtype, None, exact, out.block, out.measured)
+        return Vector(results, out.dtype)
+    first_exact = part.start // out.block * out.measured
+    exact = out.exact[first_exact : first_exact + min(len(results), out.measured)]
+    return Vector(results, out.dtype, None, exact, out.block, out.measured)
 
 
 def keep_exact(out: Vector, start: int, results: np.ndarray) -> None:
@@ -80,13 +80,13 @@ def keep_exact(out: Vector, start: int, results: np.ndarray) -> None:
     assert out.exact is not None
     stop = start + len(results)
     for number in range(start // out.block, -(-stop // out.block)):
-        begin = number * out.block
-        first, last = max(start, begin), min(stop, begin + out.measured)
-        if first < last:
-            place = number * out.measured - begin
-            measured = results[first - start : last - start]
+        block_start = number * out.block
+        copy_start, copy_stop = max(start, block_start), min(stop, block_start + out.measured)
+        if copy_start < copy_stop:
+            shift = number * out.measured - block_start
+            measured_results = results[copy_start - start : copy_stop - start]
             with np.errstate(over="ignore"):  # may become infinite in float32
-                out.exact[place + first : place + last] = measured
+                out.exact[shift + copy_start : shift + copy_stop] = measured_results
 
 
 def measure(
@@ -124,10 +124,10 @@ def measure(
         elements: `equal`: 1 if every x_i equals x_0, bit by bit. `not_finite`: the number of
         elements that are finite neither in y nor in x_i.
     """
-    blocks = -(-len(out) // out.block)
-    pair = None if written is None else written.reshape(-1)
-    sums = np.empty((blocks, MEASURED_SUMS + MEASURED_MODEL_SUMS * len(others)))
-    _kernels.measure(reference, others, out, sums, pair)
+    block_count = -(-len(out) // out.block)
+    flat_written = None if written is None else written.reshape(-1)
+    sums = np.empty((block_count, MEASURED_SUMS + MEASURED_MODEL_SUMS * len(others)))
+    _kernels.measure(reference, others, out, sums, flat_written)
     return sums
 
 
@@ -135,7 +135,7 @@ def without_elements(blocks: int, others: int) -> np.ndarray:
     """Return the measurements of blocks that contain no element of the measured tensor.
 
     Args:
-        blocks: the number of blocks.
+        blocks: the number of blocks, and of rows of the result.
         others: the number of other operands, as in `measure`.
     """
     sums = np.zeros((blocks, MEASURED_SUMS + MEASURED_MODEL_SUMS * others))

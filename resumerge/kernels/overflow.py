@@ -44,22 +44,24 @@ def without_overflow(
     if not compute(vectors, out, 1.0):
         return
     size, scaled_vectors = len(out), scaled(vectors)
-    result, from_small = np.empty(size, np.float32), np.empty(size, np.float32)
-    compute(vectors, Vector(result), 1.0)
-    compute(scaled_vectors, Vector(from_small), SCALE)
-    is_right = np.isfinite(result)
+    first_results, second_results = np.empty(size, np.float32), np.empty(size, np.float32)
+    compute(vectors, Vector(first_results), 1.0)
+    compute(scaled_vectors, Vector(second_results), SCALE)
+    is_first_right = np.isfinite(first_results)
     if within:
         inner_sum, inner_small = np.empty(size, np.float32), np.empty(size, np.float32)
         within(vectors, Vector(inner_sum), 1.0)
         within(scaled_vectors, Vector(inner_small), SCALE)
         # If the scaled sum is not finite either, an operand is not finite.
-        is_right &= np.isfinite(inner_sum) | ~np.isfinite(inner_small)
-    is_right |= ~np.isfinite(from_small)  # an operand is not finite
-    exact = np.where(is_right, result, from_small.astype(np.float64) / SCALE)
+        is_first_right &= np.isfinite(inner_sum) | ~np.isfinite(inner_small)
+    is_first_right |= ~np.isfinite(second_results)  # an operand is not finite
+    final_results = np.where(
+        is_first_right, first_results, second_results.astype(np.float64) / SCALE
+    )
     if out.dtype == F64:
-        out.data[:] = exact
+        out.data[:] = final_results
     else:
-        _kernels.round_to(Vector(exact, F64), out)
+        _kernels.round_to(Vector(final_results, F64), out)
 
 
 def intermediate(compute: Elementwise, vectors: Sequence[Vector]) -> Vector:
@@ -90,27 +92,30 @@ def sums_without_overflow(
         power: the number of factors from the vectors in each term of a sum.
     """
     if compute(vectors, out):
-        from_small = np.empty_like(out)
-        compute(scaled(vectors), from_small)
+        scaled_sums = np.empty_like(out)
+        compute(scaled(vectors), scaled_sums)
         # If the second sum is not finite either, an operand is not finite. The first sum is kept:
         # the factor may turn a small number into 0, whose product with infinity is NaN.
-        np.copyto(out, from_small / SCALE**power, where=np.isfinite(from_small) & ~np.isfinite(out))
+        np.copyto(
+            out, scaled_sums / SCALE**power, where=np.isfinite(scaled_sums) & ~np.isfinite(out)
+        )
 
 
 def scaled(vectors: Sequence[Vector]) -> list[Vector]:
     """Return vectors times `SCALE`, as float32; vectors of one base share the scaled base."""
     originals = {id(x): x for x in (v if v.base is None else v.base for v in vectors)}
-    smaller = {number: _scaled(x) for number, x in originals.items()}
+    scaled_originals = {number: _scaled(x) for number, x in originals.items()}
     return [
-        smaller[id(v)] if v.base is None else _scaled(v).less(smaller[id(v.base)]) for v in vectors
+        scaled_originals[id(v)] if v.base is None else _scaled(v).less(scaled_originals[id(v.base)])
+        for v in vectors
     ]
 
 
 @np.errstate(over="ignore")
 def _scaled(vector: Vector) -> Vector:
-    stored = Vector(vector.data, vector.dtype)
-    numbers = stored.data
-    if stored.dtype != F64:
-        numbers = np.empty(len(stored))
-        _kernels.round_to(stored, Vector(numbers, F64))
+    plain_vector = Vector(vector.data, vector.dtype)
+    numbers = plain_vector.data
+    if plain_vector.dtype != F64:
+        numbers = np.empty(len(plain_vector))
+        _kernels.round_to(plain_vector, Vector(numbers, F64))
     return Vector((numbers * SCALE).astype(np.float32))

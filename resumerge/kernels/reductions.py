@@ -81,9 +81,9 @@ def l1_norms(vector: Vector, mask: np.ndarray | None, run: BlockRun) -> np.ndarr
     """Return ``sum(|x|)`` for each block, over all elements and over those that a mask keeps.
 
     Args:
-        vector: the elements of the run.
+        vector: the elements of the block run.
         mask: uint8 of 0 and 1; None keeps all elements.
-        run: the blocks.
+        run: the block run that `vector` and `mask` hold.
 
     Returns:
         float64, shape ``(len(run), 2)``.
@@ -103,7 +103,7 @@ def sums_of_squares(deltas: Sequence[Vector], mask: np.ndarray | None, run: Bloc
     Args:
         deltas: the vectors, each of the run's length.
         mask: uint8 of 0 and 1, the same for all vectors; None keeps all elements.
-        run: the blocks.
+        run: the block run that the vectors hold.
 
     Returns:
         float64, shape ``(len(run), len(deltas))``.
@@ -124,7 +124,7 @@ def count_changes(deltas: Sequence[Vector], epsilon: float, run: BlockRun) -> np
     Args:
         deltas: the models' differences from the same base.
         epsilon: the largest magnitude that counts as no change.
-        run: the blocks.
+        run: the block run that the vectors hold.
 
     Returns:
         int64, shape ``(len(run), len(deltas), 2)``.

@@ -85,9 +85,9 @@ def add_task_vectors(
     """
 
     def compute(x: Sequence[Vector], to: Vector, factor: float) -> bool:
-        kept = masks if factor == 1.0 else [_as_mask(d, m) for d, m in zip(deltas, masks)]
+        used_masks = masks if factor == 1.0 else [_as_mask(d, m) for d, m in zip(deltas, masks)]
         return _kernels.add_task_vectors(
-            x[0], x[1:], kept, factors, divisor_weights, elect_signs, normalize, scale, to
+            x[0], x[1:], used_masks, factors, divisor_weights, elect_signs, normalize, scale, to
         )
 
     without_overflow(compute, [base, *deltas], out)

@@ -75,10 +75,10 @@ def core_space(products: Sequence[Product], shape: tuple[int, int]) -> CoreSpace
         left, left_in_basis = _basis(np.hstack([left for left, _ in products]))
         right, right_in_basis = _basis(np.vstack([right for _, right in products]).T)
         ends = accumulate(ranks, initial=0)
-        parts = [slice(*ends_of_one) for ends_of_one in pairwise(ends)]
+        rank_slices = [slice(*ends_of_one) for ends_of_one in pairwise(ends)]
         cores = [
-            (left_in_basis[:, part] @ right_in_basis[:, part].T).astype(np.float32)
-            for part in parts
+            (left_in_basis[:, rank_slice] @ right_in_basis[:, rank_slice].T).astype(np.float32)
+            for rank_slice in rank_slices
         ]
     return CoreSpace(cores, left, right.T)
 
@@ -113,5 +113,5 @@ def working_bytes(shape: tuple[int, int], rank: int) -> int:
 def _basis(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the left singular vectors of a tall matrix, and the matrix in this basis."""
     orthonormal, triangle = np.linalg.qr(matrix)
-    inner, values, outer = np.linalg.svd(triangle)
-    return orthonormal @ inner, values[:, None] * outer
+    left_vectors, values, right_vectors = np.linalg.svd(triangle)
+    return orthonormal @ left_vectors, values[:, None] * right_vectors

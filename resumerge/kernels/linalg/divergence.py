@@ -29,14 +29,14 @@ def concatenate(parts: Iterable[Tensor], length: int) -> Tensor:
     Each vector is copied when it arrives, since many small, long-lived allocations would fragment
     the memory of the large allocations between them.
     """
-    result, start = None, 0
-    for part in parts:
-        if result is None:
-            result = part.new_empty(length)
-        result[start : start + len(part)] = part
-        start += len(part)
-    assert result is not None
-    return result
+    vector, start = None, 0
+    for block_vector in parts:
+        if vector is None:
+            vector = block_vector.new_empty(length)
+        vector[start : start + len(block_vector)] = block_vector
+        start += len(block_vector)
+    assert vector is not None
+    return vector
 
 
 def importance(values: Tensor, others: Tensor, divergences: Tensor, row: int, start: int) -> Tensor:
@@ -51,8 +51,8 @@ def importance(values: Tensor, others: Tensor, divergences: Tensor, row: int, st
     """
     change = (values - others).abs_()
     in_whole_rows = len(change) // row * row
-    first = start // row
-    factors = divergences[first : first + -(-len(change) // row)]
+    first_row = start // row
+    factors = divergences[first_row : first_row + -(-len(change) // row)]
     change[:in_whole_rows].view(-1, row).mul_(factors[: in_whole_rows // row].unsqueeze(1))
     if in_whole_rows < len(change):  # a sample may end within a row
         change[in_whole_rows:].mul_(factors[-1])

@@ -50,8 +50,8 @@ class Decomposition:
 
 def is_small(rows: int, columns: int, rank: int) -> bool:
     """Return whether a matrix is decomposed exactly, by the Gram matrix of its shorter side."""
-    short = min(rows, columns)
-    return short <= SMALL_SIDE or 2 * (rank + EXTRA) >= short
+    short_side = min(rows, columns)
+    return short_side <= SMALL_SIDE or 2 * (rank + EXTRA) >= short_side
 
 
 def decompose(matrix: Rows, shape: tuple[int, int], rank: int, key: str) -> Decomposition:
@@ -81,15 +81,21 @@ def decompose(matrix: Rows, shape: tuple[int, int], rank: int, key: str) -> Deco
             empty = np.zeros((rows, rank), np.float32), np.zeros((rank, columns), np.float32)
             return Decomposition(empty[0], np.zeros(rank), empty[1], 0.0)
         uses_gram = is_small(*shape, rank)
-        parts = _by_gram(matrix, shape, rank) if uses_gram else _by_passes(matrix, shape, rank, key)
-        return Decomposition(*parts, energy)
+        factors = (
+            _by_gram(matrix, shape, rank) if uses_gram else _by_passes(matrix, shape, rank, key)
+        )
+        return Decomposition(*factors, energy)
 
 
 def working_bytes(rows: int, columns: int, rank: int) -> int:
     """Return the size of a decomposition's arrays in bytes, without the rows that are read."""
     if is_small(rows, columns, rank):
-        short, long = sorted((rows, columns))
-        return 8 * (6 * short * short + 3 * long * min(rank, short) + 3 * short * rank)
+        short_side, long_side = sorted((rows, columns))
+        return 8 * (
+            6 * short_side * short_side
+            + 3 * long_side * min(rank, short_side)
+            + 3 * short_side * rank
+        )
     return 4 * 5 * (rows + columns) * (rank + EXTRA)
 
 
@@ -97,9 +103,9 @@ def _by_gram(
     matrix: Rows, shape: tuple[int, int], rank: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     rows, columns = shape
-    short = min(shape)
-    gram = np.zeros((short, short))
-    if columns == short:
+    short_side = min(shape)
+    gram = np.zeros((short_side, short_side))
+    if columns == short_side:
         for band in matrix():
             exact_band = band.astype(np.float64)
             gram += exact_band.T @ exact_band
@@ -111,7 +117,7 @@ def _by_gram(
                     gram[row : row + len(band), other_row : other_row + len(other_band)] = product
                     gram[other_row : other_row + len(other_band), row : row + len(band)] = product.T
     vectors = np.linalg.eigh(gram)[1][:, : -rank - 1 : -1]
-    if columns == short:
+    if columns == short_side:
         product = np.empty((rows, rank))
         for row, band in _placed(matrix):
             product[row : row + len(band)] = band.astype(np.float64) @ vectors
@@ -136,7 +142,7 @@ def _by_passes(
     rows, columns = shape
     width = rank + EXTRA
     right = normals(key, 0, columns * width).reshape(columns, width).astype(np.float32)
-    kept = 0.0
+    kept_energy = 0.0
     for _ in range(MOST_PASSES):
         product = np.empty((rows, width), np.float32)
         for row, band in _placed(matrix):
@@ -146,12 +152,15 @@ def _by_passes(
         for row, band in _placed(matrix):
             product += band.T @ left[row : row + len(band)]
         right, triangle = np.linalg.qr(product)
-        inner, values, outer = np.linalg.svd(triangle.astype(np.float64))
-        kept_before, kept = kept, float(np.square(values[:rank]).sum())
-        if kept - kept_before <= LAST_GAIN * kept:
+        triangle_left, values, triangle_right = np.linalg.svd(triangle.astype(np.float64))
+        energy_before, kept_energy = kept_energy, float(np.square(values[:rank]).sum())
+        if kept_energy - energy_before <= LAST_GAIN * kept_energy:
             break
-    inner, outer = inner[:, :rank].astype(np.float32), outer[:rank].astype(np.float32)
-    return left @ outer.T, values[:rank], np.ascontiguousarray((right @ inner).T)
+    triangle_left, triangle_right = (
+        triangle_left[:, :rank].astype(np.float32),
+        triangle_right[:rank].astype(np.float32),
+    )
+    return left @ triangle_right.T, values[:rank], np.ascontiguousarray((right @ triangle_left).T)
 
 
 def _placed(matrix: Rows) -> Iterator[tuple[int, np.ndarray]]:

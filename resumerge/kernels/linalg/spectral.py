@@ -22,5 +22,5 @@ def isotropic(matrix: Tensor) -> Tensor:
     left, values, right = torch.linalg.svd(matrix, full_matrices=False)
     smallest = values[0] * max(matrix.shape) * torch.finfo(values.dtype).eps
     rank = int((values > smallest).sum())
-    result: Tensor = (left[:, :rank] * values.mean()) @ right[:rank]
-    return result
+    isotropic_matrix: Tensor = (left[:, :rank] * values.mean()) @ right[:rank]
+    return isotropic_matrix

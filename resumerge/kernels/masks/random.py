@@ -24,17 +24,17 @@ def random_mask(density: float, key: str, run: BlockRun) -> np.ndarray:
     Args:
         density: the probability, in [0, 1].
         key: text that identifies the mask; hashed to the generator's key.
-        run: the blocks.
+        run: the block run; the index of each block is a part of its counter.
 
     Returns:
         uint8, 1 where an element is kept, else 0.
     """
     if density >= 1.0:
         return np.ones(run.length, np.uint8)
-    whole, fraction = divmod(density * 256.0, 1.0)
+    threshold, fraction = divmod(density * 256.0, 1.0)
     mask = np.empty(run.length, np.uint8)
     _kernels.random_mask(
-        philox_key(key), run.first, run.size, int(whole), int(fraction * 2.0**64), mask
+        philox_key(key), run.first, run.size, int(threshold), int(fraction * 2.0**64), mask
     )
     return mask
 

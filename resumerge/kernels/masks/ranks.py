@@ -30,14 +30,14 @@ def rank_mask(
     the rank is has to be found.
 
     Args:
-        values: the elements of the run.
+        values: the elements of the block run, which are ranked by magnitude.
         row: the number of elements of a row; each block consists of whole rows.
         density: the mean probability, with ``0 < density - abs(epsilon)`` and ``density +
             abs(epsilon) < 1``.
         epsilon: the largest difference of a probability from `density`. If it is negative, small
             elements are more likely to be kept than large ones.
         key: text that identifies the mask.
-        run: the blocks.
+        run: the block run, whose place in the tensor determines the draws.
         stride: the distance between the elements of a row; ``row * stride`` consecutive elements
             hold `stride` rows.
 

@@ -25,8 +25,8 @@ class BracketKeys:
 
     def __init__(self, rank: int, numel: int) -> None:
         self._rank = rank
-        expected = min(numel // _EXPECTED, MOST_COLLECTED)
-        self._keys, self._counts = (GrowingArray(expected, most=True) for _ in range(2))
+        expected_keys = min(numel // _EXPECTED, MOST_COLLECTED)
+        self._keys, self._counts = (GrowingArray(expected_keys, most=True) for _ in range(2))
         self._ends: list[int] = []
         self._too_many = False
 
@@ -50,10 +50,10 @@ class BracketKeys:
             self._too_many = True
             self._keys, self._counts = GrowingArray(0), GrowingArray(0)
             return
-        before = len(self)
+        keys_before = len(self)
         self._keys.append(keys)
         self._counts.append(counts)
-        self._ends += [before + end for end in ends]
+        self._ends += [keys_before + end for end in ends]
 
     def selection(self) -> Selection | None:
         """Return the selection; None for a rank outside the bracket, or too many keys inside it."""

@@ -40,8 +40,8 @@ def select_largest(kept: Mapping[int, int], numel: int, scan: ScanVectors) -> di
     Returns:
         the selection of each vector.
     """
-    by_vector = select({i: (k,) for i, k in kept.items()}, numel, scan)
-    return {i: selections[0] for i, selections in by_vector.items()}
+    selections_of_vectors = select({i: (k,) for i, k in kept.items()}, numel, scan)
+    return {i: selections[0] for i, selections in selections_of_vectors.items()}
 
 
 def select(
@@ -76,17 +76,17 @@ def select(
     ]
     if at_ties:
         counts: dict[VectorRank, list[int]] = {vector_rank: [] for vector_rank in at_ties}
-        for part in scan(lambda v, run: _equal_counts(v, at_ties, selections, key, run)):
+        for run_counts in scan(lambda v, run: _equal_counts(v, at_ties, selections, key, run)):
             for vector_rank in at_ties:
-                counts[vector_rank] += part[vector_rank]
+                counts[vector_rank] += run_counts[vector_rank]
         for vector_rank in at_ties:
             selections[vector_rank] = Selection.of(
                 selections[vector_rank].threshold,
                 selections[vector_rank].equal,
                 counts[vector_rank],
             )
-    nothing = Selection(threshold=0, equal=0)
-    return {i: [selections.get((i, k), nothing) for k in ks] for i, ks in ranks.items()}
+    no_selection = Selection(threshold=0, equal=0)
+    return {i: [selections.get((i, k), no_selection) for k in ks] for i, ks in ranks.items()}
 
 
 def order_statistics(
@@ -100,8 +100,8 @@ def order_statistics(
     Returns:
         for each vector, its keys in the order of its `ranks`.
     """
-    by_vector = select(ranks, numel, scan, key)
-    return {i: [selection.threshold for selection in by_vector[i]] for i in ranks}
+    selections_of_vectors = select(ranks, numel, scan, key)
+    return {i: [selection.threshold for selection in selections_of_vectors[i]] for i in ranks}
 
 
 def _select_in_brackets(
@@ -116,8 +116,8 @@ def _select_in_brackets(
     brackets = _brackets(vector_ranks, numel, scan, key)
     bracket_keys = {vector_rank: BracketKeys(vector_rank[1], numel) for vector_rank in brackets}
     if brackets:
-        for part in scan(lambda v, run: _keys_in_brackets(v, brackets, key, run)):
-            for vector_rank, keys in part.items():
+        for run_keys in scan(lambda v, run: _keys_in_brackets(v, brackets, key, run)):
+            for vector_rank, keys in run_keys.items():
                 bracket_keys[vector_rank].add(*keys)
     selections = {
         vector_rank: collected.selection() for vector_rank, collected in bracket_keys.items()
@@ -136,8 +136,8 @@ def _brackets(
     ranks = {i: [k for j, k in vector_ranks if j == i] for i, _ in vector_ranks}
     samples = {i: KeySample(numel) for i in ranks}
     step = sample_step(numel)
-    for part, blocks in scan(lambda v, run: (_sample(v, ranks, key, step), len(run)), True):
-        for i, keys in part.items():
+    for run_sample, blocks in scan(lambda v, run: (_sample(v, ranks, key, step), len(run)), True):
+        for i, keys in run_sample.items():
             samples[i].add(keys, blocks)
     return {
         (i, k): bracket

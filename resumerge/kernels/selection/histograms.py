@@ -24,7 +24,7 @@ class FoundKey:
     """The key of the k-th largest element, as histograms find it.
 
     Args:
-        key: the key.
+        key: the key of the k-th largest element.
         rank: the rank, from 1, of the k-th largest among the elements with this key.
         equal: the number of elements with this key.
     """
@@ -45,21 +45,27 @@ def find_by_histograms(
         key: the order of the elements.
     """
     vectors = sorted({i for i, _ in vector_ranks})
-    upper = {i: np.zeros(_BINS, np.int64) for i in vectors}
-    for part in scan(lambda v, run: {i: _histogram(keys_of(v[i], key)) for i in vectors}):
-        for i, counts in part.items():
-            upper[i] += counts
-    coarse = {(i, k): locate_bin(upper[i], k) for i, k in sorted(vector_ranks)}
-    bins = {i: sorted({place[0] for (j, _), place in coarse.items() if j == i}) for i in vectors}
-    lower = {(i, upper_bin): np.zeros(_BINS, np.int64) for i in vectors for upper_bin in bins[i]}
-    for part in scan(lambda v, run: _low_histograms(v, bins, key)):
-        for vector_and_bin, counts in part.items():
-            lower[vector_and_bin] += counts
+    upper_counts = {i: np.zeros(_BINS, np.int64) for i in vectors}
+    for run_histograms in scan(lambda v, run: {i: _histogram(keys_of(v[i], key)) for i in vectors}):
+        for i, counts in run_histograms.items():
+            upper_counts[i] += counts
+    coarse_places = {(i, k): locate_bin(upper_counts[i], k) for i, k in sorted(vector_ranks)}
+    bins = {
+        i: sorted({place[0] for (j, _), place in coarse_places.items() if j == i}) for i in vectors
+    }
+    lower_counts = {
+        (i, upper_bin): np.zeros(_BINS, np.int64) for i in vectors for upper_bin in bins[i]
+    }
+    for run_histograms in scan(lambda v, run: _low_histograms(v, bins, key)):
+        for vector_and_bin, counts in run_histograms.items():
+            lower_counts[vector_and_bin] += counts
     found_keys = {}
-    for (i, k), (upper_bin, rank_in_bin) in coarse.items():
-        counts = lower[i, upper_bin]
-        low, rank = locate_bin(counts, rank_in_bin)
-        found_keys[i, k] = FoundKey((upper_bin << _LOW_BITS) | low, rank, int(counts[low]))
+    for (i, k), (upper_bin, rank_in_bin) in coarse_places.items():
+        counts = lower_counts[i, upper_bin]
+        lower_bin, rank = locate_bin(counts, rank_in_bin)
+        found_keys[i, k] = FoundKey(
+            (upper_bin << _LOW_BITS) | lower_bin, rank, int(counts[lower_bin])
+        )
     return found_keys
 
 
@@ -74,8 +80,10 @@ def _low_histograms(
     for i, upper_bins in bins.items():
         bits = keys_of(vectors[i], key)
         for upper_bin in upper_bins:
-            low = bits - np.uint32(upper_bin << _LOW_BITS)
-            histograms[i, upper_bin] = np.bincount(low[low < _BINS], minlength=_BINS)
+            offsets_in_bin = bits - np.uint32(upper_bin << _LOW_BITS)
+            histograms[i, upper_bin] = np.bincount(
+                offsets_in_bin[offsets_in_bin < _BINS], minlength=_BINS
+            )
     return histograms
 
 

@@ -41,7 +41,7 @@ class KeySample:
 
         Args:
             keys: uint32, at least one key; about the same number from each block.
-            blocks: the number of blocks.
+            blocks: the number of blocks that the keys are from.
         """
         begin, blocks = len(self._keys), min(blocks, len(keys))
         self._starts += [begin + len(keys) * block // blocks for block in range(blocks)]
@@ -55,20 +55,22 @@ class KeySample:
                 many keys.
         """
         keys, numel = self._keys.whole, self._numel
-        ordered = mapped(keys.nbytes).view(np.uint32)
-        ordered[:] = keys  # partitioned as needed: a full sort would take several times as long
+        partitioned_keys = mapped(keys.nbytes).view(np.uint32)
+        partitioned_keys[:] = (
+            keys  # partitioned as needed: a full sort would take several times as long
+        )
         found_brackets = {}
         for k in ranks:
-            middle = max(0, self._place(k / numel))
-            ordered.partition(middle)
-            reach = self._reach(keys, ordered[middle])
+            middle_index = max(0, self._place(k / numel))
+            partitioned_keys.partition(middle_index)
+            reach = self._reach(keys, partitioned_keys[middle_index])
             if 2.0 * reach * numel > MOST_COLLECTED:
                 continue
-            low, high = self._place(k / numel + reach), self._place(k / numel - reach)
-            ordered.partition([max(0, low), min(high, len(keys) - 1)])
+            low_index, high_index = self._place(k / numel + reach), self._place(k / numel - reach)
+            partitioned_keys.partition([max(0, low_index), min(high_index, len(keys) - 1)])
             found_brackets[k] = (
-                ordered[low] if low >= 0 else np.uint32(0),
-                ordered[high] if high < len(keys) else _MAX_KEY,
+                partitioned_keys[low_index] if low_index >= 0 else np.uint32(0),
+                partitioned_keys[high_index] if high_index < len(keys) else _MAX_KEY,
             )
         return found_brackets
 
@@ -87,6 +89,6 @@ class KeySample:
         """
         lengths = np.diff(self._starts, append=len(keys))
         shares = np.add.reduceat(keys > middle, self._starts, dtype=np.int64) / lengths
-        errors = 0.5 / len(keys) ** 0.5 + float(np.std(shares)) / len(shares) ** 0.5
-        reach: float = STANDARD_ERRORS * errors
+        error_sum = 0.5 / len(keys) ** 0.5 + float(np.std(shares)) / len(shares) ** 0.5
+        reach: float = STANDARD_ERRORS * error_sum
         return max(reach, _LEAST_REACH) if len(shares) < _FEW_BLOCKS else reach

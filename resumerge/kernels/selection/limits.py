@@ -40,15 +40,17 @@ def selection_bytes(numel: int, shares: Sequence[Sequence[float]], bits: int = 3
     """
     if not shares:
         return 0
-    sample = max(1, numel // (SAMPLED * sample_step(numel)))
-    brackets = largest = 0
+    sample_size = max(1, numel // (SAMPLED * sample_step(numel)))
+    bracket_bytes = largest_bracket = 0
     for p in (p for ps in shares for p in ps):
         # The largest possible standard error of the elements, and the standard error of the blocks.
         errors = 0.5 + math.sqrt(max(0.0, p * (1.0 - p)))
-        keys_inside = int(2 * STANDARD_ERRORS * errors * numel / math.sqrt(sample))
+        keys_inside = int(2 * STANDARD_ERRORS * errors * numel / math.sqrt(sample_size))
         distinct_keys = keys_inside if bits > 16 else keys_inside // MIN_EQUAL
-        collected = min(distinct_keys, numel, MOST_COLLECTED)
-        brackets += 8 * collected  # keys and counts
-        largest = max(largest, collected)
-    samples = (len(shares) + 1) * sample  # the collected samples, and one sorted copy
-    return max(4 * samples, brackets + largest)  # `largest`: the keys at the threshold of one k
+        collected_keys = min(distinct_keys, numel, MOST_COLLECTED)
+        bracket_bytes += 8 * collected_keys  # keys and counts
+        largest_bracket = max(largest_bracket, collected_keys)
+    sampled_keys = (len(shares) + 1) * sample_size  # the collected samples, and one sorted copy
+    return max(
+        4 * sampled_keys, bracket_bytes + largest_bracket
+    )  # `largest`: the keys at the threshold of one k
