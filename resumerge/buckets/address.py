@@ -40,14 +40,14 @@ def split_address(url: str) -> tuple[str, str]:
     scheme = scheme_of(url)
     path = url.removeprefix(f"{scheme}://").removesuffix("/")
     bucket, _, prefix = path.partition("/")
-    shown, fix = without_secrets(url), "check the spelling"
-    if shown != url:
+    safe_url, fix = without_secrets(url), "check the spelling"
+    if safe_url != url:
         fix = SECRETS_FIX
     elif _BUCKET.fullmatch(bucket) and not (prefix and has_odd_part(prefix)):
         return bucket, prefix
     raise refuse(
         "This is not the address of a place in a bucket",
-        where=shown,
+        where=safe_url,
         expected=EXAMPLES[scheme],
         fix=fix,
     )

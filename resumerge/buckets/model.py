@@ -120,15 +120,15 @@ def cached_bucket_files(model: str) -> list[BucketFile]:
     """Return all downloaded files of a model, each in the latest snapshot that contains it."""
     folder = model_folder(model)
     snapshots = sorted((folder / "snapshots").glob("*"), key=lambda path: path.stat().st_mtime)
-    downloaded = []
+    downloaded_files = []
     for path in sorted((folder / "blobs").glob("*.json")):
         record = read_record(path)
         if record is None or has_odd_part(record[0]):
             continue
         name, etag, size, _ = record
         files = [BucketFile(model, path.name, name, size, etag, folder) for path in snapshots]
-        downloaded += [file for file in files if file.is_linked(file.pointer)][-1:]
-    return sorted(downloaded, key=lambda file: file.name)
+        downloaded_files += [file for file in files if file.is_linked(file.pointer)][-1:]
+    return sorted(downloaded_files, key=lambda file: file.name)
 
 
 def _listed_model(

@@ -39,7 +39,7 @@ class RangedBucket(Bucket):
         listing, first_range = (known, b"") if known else self._newest(key, start, stop)
         is_part = bool(start) or stop is not None
         stop = listing.nbytes if stop is None else min(stop, listing.nbytes)
-        aborted = threading.Event()
+        abort_event = threading.Event()
 
         def pieces() -> Iterator[bytes]:
             if first_range:
@@ -56,7 +56,7 @@ class RangedBucket(Bucket):
                     raise StoreError(
                         f"{key} in {self.name} was replaced while it was read"
                     ) from None
-                if aborted.is_set():
+                if abort_event.is_set():
                     raise StoreError(f"Reading {key} in {self.name} was ended")
                 yield range_bytes
 
@@ -66,7 +66,7 @@ class RangedBucket(Bucket):
             "Content-Range": f"bytes {start}-{stop - 1}/{listing.nbytes}" if is_part else None,
         }
         status = 206 if is_part else 200
-        yield Body(listing.nbytes, listing.etag, pieces(), status, headers, aborted.set)
+        yield Body(listing.nbytes, listing.etag, pieces(), status, headers, abort_event.set)
 
     def _newest(self, key: str, start: int, stop: int | None) -> tuple[Listed, bytes]:
         """Return the newest version of an object, and the bytes of its first range.

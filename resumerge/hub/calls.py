@@ -69,11 +69,11 @@ def http_error(error: BaseException) -> Any:
     """Return the HTTP error among an exception and its causes; None without one."""
     from huggingface_hub.errors import HfHubHTTPError
 
-    link: BaseException | None = error
-    while link is not None:
-        if isinstance(link, HfHubHTTPError) and getattr(link, "response", None) is not None:
-            return link
-        link = link.__cause__
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, HfHubHTTPError) and getattr(cause, "response", None) is not None:
+            return cause
+        cause = cause.__cause__
     return None
 
 

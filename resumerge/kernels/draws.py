@@ -80,12 +80,12 @@ def _drawn(
 def _normal(uniform: np.ndarray) -> np.ndarray:
     q = uniform - 0.5
     r = 0.180625 - q * q
-    result: np.ndarray = q * _ratio(r, _CENTRE)
+    numbers: np.ndarray = q * _ratio(r, _CENTRE)
     tail = np.flatnonzero(r < 0.0)
     probability = np.minimum(uniform[tail], 1.0 - uniform[tail])
     deviation = _ratio(np.sqrt(-_log(probability)) - 1.6, _TAIL)
-    result[tail] = np.where(q[tail] < 0.0, -deviation, deviation)
-    return result
+    numbers[tail] = np.where(q[tail] < 0.0, -deviation, deviation)
+    return numbers
 
 
 def _ratio(x: np.ndarray, terms: tuple[tuple[float, ...], tuple[float, ...]]) -> np.ndarray:

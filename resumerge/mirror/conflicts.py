@@ -60,14 +60,14 @@ class ConflictResolver:
                 self._reported.add(name)
                 self._on_conflict(name, name)
             return False
-        backup = backup_name(name, self._store.list().__contains__)
-        if not self._store.rename(name, backup):
+        new_name = backup_name(name, self._store.list().__contains__)
+        if not self._store.rename(name, new_name):
             raise Resumable(
                 Reason.MIRROR,
                 f"The {self._store.place} has a file that this run did not write: {name}. "
                 "Rename or delete it, then resume",
             )
-        self._on_conflict(name, backup)
+        self._on_conflict(name, new_name)
         return True
 
     def _is_of_the_run(self, name: str, content: bytes | Path, size: int) -> bool:

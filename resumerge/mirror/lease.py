@@ -229,13 +229,13 @@ class Lease:
 
     def _keep(self) -> None:
         """Renew the lease at regular intervals, and sooner after a failed renewal."""
-        interval = wait = self._record.seconds / MISSED_HEARTBEATS
-        while not self._wake.wait(wait) and not self._lost:
+        interval_seconds = wait_seconds = self._record.seconds / MISSED_HEARTBEATS
+        while not self._wake.wait(wait_seconds) and not self._lost:
             try:
                 self._renew()
-                wait = interval
+                wait_seconds = interval_seconds
             except Exception:  # any error: if the thread ended, the lease would expire unnoticed
-                wait = retry_seconds(interval)
+                wait_seconds = retry_seconds(interval_seconds)
 
     def _renew(self, *, released: bool = False) -> None:
         """Verify that this process still holds the lease, and write the lease's record again.

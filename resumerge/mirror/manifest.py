@@ -196,7 +196,7 @@ def write_manifest(store: Store, manifest: bytes, token: int, files: Iterable[st
         store: the store of the mirror, which has every file that the manifest lists.
         manifest: the new content of the manifest, as `manifest_of` returns it.
         token: the fencing token of the lease. Metadata with a higher token is kept.
-        files: the names of the files of the model.
+        files: the names of the files of the model, whose unfinished uploads are removed.
 
     Raises:
         OSError: the mirror cannot be used now, or has the manifest of another run.
@@ -223,8 +223,8 @@ def _attempts(ledger: Ledger) -> list[Row]:
     """Return the attempts of a run. The last one, which is still running, is returned as done."""
     rows = ledger.attempts.all()
     for row in rows[-1:]:
-        ended = now()
-        row |= {"outcome": "done", "ended": ended, "last_seen": ended, "peak_rss": peak_rss()}
+        ended_at = now()
+        row |= {"outcome": "done", "ended": ended_at, "last_seen": ended_at, "peak_rss": peak_rss()}
     return [{name: row[name] for name in TABLES["attempts"].imported} for row in rows]
 
 

@@ -60,7 +60,7 @@ class Replicator:
     sealed shards.
 
     Args:
-        store: the store of the mirror.
+        store: the store of the mirror; its temporary failures are reported and retried.
         lease: the lease, which this process holds; it is checked, but not released.
         ledger: the ledger of the run, from which the next operation is derived.
         out: the folder of the sealed shards.
@@ -200,9 +200,9 @@ class Replicator:
         started_at = time.monotonic()
         while self._thread.is_alive():
             check()
-            waited = time.monotonic() - started_at
-            self._check_stall(waited, "All tensors are merged")
-            if waited > 2 * CHECK_SECONDS:
+            waited_seconds = time.monotonic() - started_at
+            self._check_stall(waited_seconds, "All tensors are merged")
+            if waited_seconds > 2 * CHECK_SECONDS:
                 self._waiting(f"Waiting for the {self.store.place}, which lacks {self._missing()}")
             self._thread.join(CHECK_SECONDS)
         self.check()
@@ -224,14 +224,16 @@ class Replicator:
         in_mirror = [shard for shard in shards if shard["name"] in mirrored_names]
         nbytes = sum(shard["nbytes"] - shard["header_bytes"] for shard in in_mirror)
         local_only_bytes = max(0, self._ledger.totals().nbytes_committed - nbytes)
-        text = f"The {self.store.place} has {len(in_mirror)} of {len(shards)} shards: another "
-        text += f"machine that resumes from it gets {show_size(nbytes)}"
-        unmirrored = (
+        mirror_text = (
+            f"The {self.store.place} has {len(in_mirror)} of {len(shards)} shards: another "
+        )
+        mirror_text += f"machine that resumes from it gets {show_size(nbytes)}"
+        local_text = (
             f"; {show_size(local_only_bytes)} more is only on this machine"
             if local_only_bytes
             else ""
         )
-        return text + unmirrored
+        return mirror_text + local_text
 
     # The thread
 

@@ -49,7 +49,7 @@ def write_snapshot(
     """Write the present state of the ledger to the mirror, then remove older snapshots.
 
     Args:
-        store: the store of the mirror.
+        store: the store of the mirror, which gets the new snapshot before it loses older ones.
         ledger: the ledger to copy. Its folder holds the copy while it is read.
         token: the fencing token of the lease.
         before: all snapshots that may be in the mirror.

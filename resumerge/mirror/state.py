@@ -80,25 +80,25 @@ def read_state(store: Store, ledger: Path) -> MirrorState:
         state = MirrorState(NOTHING, files, own_files=store.own_files)
         if files.get(MANIFEST_FILE) and (manifest := read_manifest(store)):
             return replace(state, kind=FINISHED, manifest=manifest)
-        skipped, has_disappeared = [], False
+        skipped_snapshots, has_disappeared = [], False
         for snapshot in snapshot_names(files):
             try:
                 _import_snapshot(store, snapshot, files[snapshot.name], ledger)
             except FileNotFoundError:
                 has_disappeared = True
             except InvalidLedger as error:
-                skipped.append(f"{snapshot.name}: {error}")
+                skipped_snapshots.append(f"{snapshot.name}: {error}")
             else:
                 return replace(
-                    state, kind=UNFINISHED, snapshot=snapshot.name, skipped=tuple(skipped)
+                    state, kind=UNFINISHED, snapshot=snapshot.name, skipped=tuple(skipped_snapshots)
                 )
         if not has_disappeared:
             break
-    if skipped and not promises_nothing(files, store.own_files):
-        return replace(state, kind=DAMAGED, skipped=tuple(skipped))
+    if skipped_snapshots and not promises_nothing(files, store.own_files):
+        return replace(state, kind=DAMAGED, skipped=tuple(skipped_snapshots))
     if state.others:
         return replace(state, kind=FOREIGN)
-    return replace(state, skipped=tuple(skipped))
+    return replace(state, skipped=tuple(skipped_snapshots))
 
 
 def _import_snapshot(store: Store, snapshot: SnapshotName, nbytes: int, ledger: Path) -> None:

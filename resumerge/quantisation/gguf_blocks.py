@@ -153,13 +153,13 @@ def _encode_q8_0(values: np.ndarray, out: np.ndarray) -> None:
     with np.errstate(all="ignore"):
         scale = np.abs(values).max(axis=1, keepdims=True) / np.float32(127)
         numbers = values * _reciprocal(scale)
-        nearest = np.rint(numbers)
-        numbers -= nearest
-        nearest += (numbers == 0.5) & (nearest >= 0)
-        nearest -= (numbers == -0.5) & (nearest <= 0)
-        _zero_if_not_finite(nearest)
+        nearest_numbers = np.rint(numbers)
+        numbers -= nearest_numbers
+        nearest_numbers += (numbers == 0.5) & (nearest_numbers >= 0)
+        nearest_numbers -= (numbers == -0.5) & (nearest_numbers <= 0)
+        _zero_if_not_finite(nearest_numbers)
         out[:, :2] = scale.astype(np.float16).view(np.uint8)
-        out[:, 2:] = nearest.astype(np.int8).view(np.uint8)
+        out[:, 2:] = nearest_numbers.astype(np.int8).view(np.uint8)
 
 
 def _encode_q4_0(values: np.ndarray, out: np.ndarray) -> None:

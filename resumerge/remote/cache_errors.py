@@ -46,7 +46,7 @@ def usable_cache(what: str, cache: Path) -> Iterator[None]:
 
     Args:
         what: the model, or the address of the file, that is written to the cache.
-        cache: the cache's folder.
+        cache: the cache's folder, for the message.
 
     Raises:
         InputError: code in this context failed because the folder is not usable.

@@ -37,7 +37,7 @@ def download(
 
     Args:
         file: the file at one version, of which the cache has no intact copy.
-        metadata: the cache of verdicts.
+        metadata: gets the verdict on the content, and the ETag of an unfinished download.
         callbacks: the functions to call during the download.
         damaged: the inode of the damaged copy to replace; None if the cache has no such copy.
 
@@ -99,10 +99,10 @@ def _receive(
     with file.request(part.length, validator=validator) as response:
         callbacks.response = response
         try:
-            skip = _bytes_to_skip(file, part, response, metadata)
+            skip_bytes = _bytes_to_skip(file, part, response, metadata)
             for chunk in response.chunks:
-                new_bytes = chunk[skip:]
-                skip = max(0, skip - len(chunk))
+                new_bytes = chunk[skip_bytes:]
+                skip_bytes = max(0, skip_bytes - len(chunk))
                 if part.length + len(new_bytes) > file.size:
                     part.clear()
                     raise ConnectionError(

@@ -186,7 +186,7 @@ class RemoteFile(ABC):
         """Move a complete, synced file to its path in the cache, replacing a damaged file.
 
         Args:
-            complete: the path of the file.
+            complete: the path of the complete file, which is renamed.
             content: the finished comparison of the file's bytes.
         """
         if self.pointer.is_file() and not self.pointer.is_symlink():
@@ -319,18 +319,18 @@ class RemoteFile(ABC):
 
         def receive() -> bytes:
             with self.request(start, stop) as response:
-                skip = check_answer(self, response, start, stop)
-                received = bytearray()
+                skip_bytes = check_answer(self, response, start, stop)
+                body = bytearray()
                 for chunk in response.chunks:
-                    received += chunk[skip:]
-                    skip = max(0, skip - len(chunk))
-                    if len(received) >= stop - start:
+                    body += chunk[skip_bytes:]
+                    skip_bytes = max(0, skip_bytes - len(chunk))
+                    if len(body) >= stop - start:
                         break
-            if len(received) < stop - start:
+            if len(body) < stop - start:
                 raise ConnectionError(
-                    f"the server sent only {len(received)} of {stop - start} bytes of {self.name}"
+                    f"the server sent only {len(body)} of {stop - start} bytes of {self.name}"
                 )
-            return bytes(received[: stop - start])
+            return bytes(body[: stop - start])
 
         return self.call(receive) if start < stop else b""
 

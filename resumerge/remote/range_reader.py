@@ -231,33 +231,33 @@ class RangeReader:
 
     def _receive(self, piece: Piece[RemoteFile]) -> None:
         """Receive a piece into its memory, with further requests after failures."""
-        file, target, done = piece.file, piece.target or _READ, 0
+        file, target, byte_count = piece.file, piece.target or _READ, 0
         if len(target) < piece.nbytes:
             return  # the piece was forgotten before its request
 
         def receive() -> None:
-            nonlocal done
-            start = piece.start + done
+            nonlocal byte_count
+            start = piece.start + byte_count
             with file.request(start, piece.stop) as response, self._abortable(response):
                 _refuse_whole_file(file, response, start, piece.stop)
                 check_answer(file, response, start, piece.stop)
                 for chunk in response.chunks:
                     if self._stopped.is_set():
                         raise _Stopped
-                    if done + len(chunk) > piece.nbytes:
+                    if byte_count + len(chunk) > piece.nbytes:
                         raise ConnectionError(f"the server sent more of {file.name} than asked for")
-                    target[done : done + len(chunk)] = chunk
-                    done += len(chunk)
-            if done < piece.nbytes:
+                    target[byte_count : byte_count + len(chunk)] = chunk
+                    byte_count += len(chunk)
+            if byte_count < piece.nbytes:
                 raise ConnectionError(
-                    f"the server sent only {done} of {piece.nbytes} bytes of {file.name}"
+                    f"the server sent only {byte_count} of {piece.nbytes} bytes of {file.name}"
                 )
 
         try:
-            file.call(receive, backoff=DOWNLOAD, sleep=self._sleep, progress=lambda: done)
+            file.call(receive, backoff=DOWNLOAD, sleep=self._sleep, progress=lambda: byte_count)
         finally:
             with self._changed:
-                self.bytes_received += done
+                self.bytes_received += byte_count
 
     @contextmanager
     def _abortable(self, response: Response) -> Iterator[None]:

@@ -165,7 +165,7 @@ def check_readable(name: str, where: str) -> None:
     """Check by its suffix that a file in a recipe has a format that can be read.
 
     Args:
-        name: the file's name.
+        name: the last part of the path of an existing file.
         where: the reference in the recipe, for the message.
 
     Raises:
@@ -188,7 +188,7 @@ def no_such_file(where: str, name: str, there: Iterable[str]) -> InputError:
 
     Args:
         where: the folder or repo, for the message.
-        name: the file's name.
+        name: the file as the recipe names it: its path, or its name in the repo.
         there: the names of the existing files.
     """
     return refuse(

@@ -34,7 +34,7 @@ class Contents:
 
     Args:
         kind: the name in messages, like "a model".
-        config: the name of the configuration file.
+        config: the name of the configuration file, relative to the model's folder.
         single: returns the name of the only weight file in a format.
         fix: the advice in the error if no weights are found.
         prefix: the folder of all files, with a slash; empty for the model's folder.
@@ -54,13 +54,15 @@ class Contents:
 
         The first one that exists is read, as in transformers and PEFT.
         """
-        singles = [
-            self.single(names_by_format)
-            for names_by_format in FORMATS
-            if not names_by_format.any_name
+        single_files = [
+            self.single(weight_format) for weight_format in FORMATS if not weight_format.any_name
         ]
-        names_by_format = [name for single in singles for name in (single, single + INDEX_SUFFIX)]
-        return [*names_by_format, *self.others]
+        file_names = [
+            name
+            for single_file in single_files
+            for name in (single_file, single_file + INDEX_SUFFIX)
+        ]
+        return [*file_names, *self.others]
 
     @property
     def expected(self) -> str:
@@ -283,7 +285,7 @@ def check_index(
     Raises:
         InputError: tensors of the index are in no file; the error names the first five.
     """
-    problems, misplaced = [], []
+    problems, misplacements = [], []
     for tensor, file in files.items():
         if tensor not in tensors:
             problems.append(
@@ -296,10 +298,10 @@ def check_index(
                 )
             )
         elif tensor not in headers[file].tensors:
-            misplaced.append(f"{tensor} (not in {file}; read from {tensors[tensor].file})")
+            misplacements.append(f"{tensor} (not in {file}; read from {tensors[tensor].file})")
     if problems:
         raise InputError(problems[:5])
-    return sorted(misplaced)
+    return sorted(misplacements)
 
 
 def read_config(folder: Path, name: str = "config.json") -> dict[str, Any]:

@@ -25,7 +25,7 @@ def read_json_object(path: Path, most: int = LARGEST_CONFIG) -> dict[str, Any]:
     """Read a JSON file that contains an object.
 
     Args:
-        path: the file.
+        path: the file, which is not trusted: of any kind, size and content.
         most: the largest size of the file, in bytes.
 
     Raises:

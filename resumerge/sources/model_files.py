@@ -110,7 +110,7 @@ class ModelFiles(ABC):
 
         Args:
             contents: the kind of weights.
-            weights: the names of the weight files.
+            weights: the names of the weight files that will be read; empty if none was found.
             index: the index that names them; empty without one.
 
         Raises:
@@ -122,7 +122,7 @@ class ModelFiles(ABC):
         """Read and validate the headers of weight files.
 
         Args:
-            weights: the names of the files.
+            weights: the names of the weight files, in the order of the result.
             known: the format of all files; None to choose it by each file's name.
 
         Raises:
@@ -139,7 +139,7 @@ def open_files(files: ModelFiles, contents: Contents | None) -> Source:
     """Read the config, index and headers of a model or an adapter, but not its weights.
 
     Args:
-        files: the files in their place.
+        files: the files, on this machine or on a server.
         contents: the expected kind, model or adapter. None opens an adapter if the files are an
             adapter's without a model's, and a model otherwise.
 

@@ -43,12 +43,12 @@ def open_source(
     """
     base, *adapters = ref.parts
     contents = MODEL if adapters else contents
-    opened = dequantised(from_gguf(_open_part(base, contents, pins or {}, offline, metadata)))
+    base_source = dequantised(from_gguf(_open_part(base, contents, pins or {}, offline, metadata)))
     for adapter in adapters:
         return with_adapter(
-            ref, opened, _open_part(adapter, ADAPTER, pins or {}, offline, metadata)
+            ref, base_source, _open_part(adapter, ADAPTER, pins or {}, offline, metadata)
         )
-    return opened
+    return base_source
 
 
 def _open_part(

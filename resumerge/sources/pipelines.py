@@ -136,7 +136,7 @@ def read_pipeline(
     """Read the weights of every component that has weights.
 
     Args:
-        described: model_index.json.
+        described: the content of model_index.json.
         files: the names of the files in the pipeline's folders.
         read: reads a component's weights.
     """

@@ -128,11 +128,11 @@ def _check_plain(source: Source, tensors: Mapping[str, Tensor]) -> None:
     Raises:
         InputError: the model's quantisation cannot be read.
     """
-    unread = _unread_quantisation(tensors)
-    if unread is None:
+    quantisation_and_name = _unread_quantisation(tensors)
+    if quantisation_and_name is None:
         _check_float8(source, tensors)
         return
-    quantisation, name = unread
+    quantisation, name = quantisation_and_name
     config = source.config.get("quantization_config")
     method = config.get("quant_method") if isinstance(config, dict) else None
     raise refuse(

@@ -75,9 +75,9 @@ class SourceReader:
         Raises:
             Resumable: the file is missing, shorter than its header says, or not readable.
         """
-        data = bytearray(tensor.nbytes)
-        self.fill(tensor, tensor.offset, memoryview(data))
-        return bytes(data)
+        tensor_bytes = bytearray(tensor.nbytes)
+        self.fill(tensor, tensor.offset, memoryview(tensor_bytes))
+        return bytes(tensor_bytes)
 
     def expect(
         self, steps: Iterable[Iterable[tuple[Stored, int, int]]], *, keep: bool = False
@@ -112,8 +112,8 @@ class SourceReader:
                     raise self._unreadable(tensor, error.strerror or str(error)) from error
                 self._files[key] = fd
                 source_file = self._sources[source].files.get(file)
-                pinned = source_file.stamp if source_file is not None else None
-                self._stamps[key] = pinned or FileStamp.of(os.fstat(fd))
+                pinned_stamp = source_file.stamp if source_file is not None else None
+                self._stamps[key] = pinned_stamp or FileStamp.of(os.fstat(fd))
             return self._files[key]
 
     def changed(self, files: Iterable[tuple[int, str]]) -> list[Path]:
@@ -143,8 +143,8 @@ class SourceReader:
             stats += [os.fstat(fd)] if fd is not None else []
         except OSError:
             return True
-        linked = self._sources[source].linked
-        return any(stamp.differs(FileStamp.of(stat), but_names=linked) for stat in stats)
+        is_linked = self._sources[source].linked
+        return any(stamp.differs(FileStamp.of(stat), but_names=is_linked) for stat in stats)
 
     def release(self, source: int, file: str) -> None:
         """Close a file that is no longer needed. Deleting it then frees its disk space."""
@@ -164,10 +164,10 @@ class SourceReader:
     def _streamed_ranges(
         self, reads: Iterable[tuple[Stored, int, int]]
     ) -> Iterator[Range[RemoteFile]]:
-        for stored, first, end in reads:
-            file = self._streamed_file(stored)
+        for stored_tensor, first_element, end_element in reads:
+            file = self._streamed_file(stored_tensor)
             if file is not None:
-                start, nbytes = stored.byte_range(first, end)
+                start, nbytes = stored_tensor.byte_range(first_element, end_element)
                 yield file, start, start + nbytes
 
     def _streamed_file(self, tensor: InFile) -> RemoteFile | None:

@@ -124,7 +124,7 @@ class FilesInWeights(NamedTuple):
     """The companions that are made from the metadata of a weight file when they are read.
 
     Args:
-        names: the names of the files.
+        names: the names of these companions; empty for most models.
         tokens: the largest number of tokens that they may describe: the rows of the embedding.
     """
 
@@ -277,7 +277,7 @@ class Source:
 
         tensors = {name: with_stored(tensor, place) for name, tensor in self.tensors.items()}
         left_out = (
-            replace(unused, tensor=with_stored(unused.tensor, place)) for unused in self.left_out
+            replace(entry, tensor=with_stored(entry.tensor, place)) for entry in self.left_out
         )
         return replace(self, tensors=tensors, number=number, left_out=tuple(left_out))
 

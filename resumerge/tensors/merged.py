@@ -135,15 +135,19 @@ class Merged(Tensor):
     def computing_bytes(self, elements: int) -> float:
         """Return the bytes of buffers while this number of elements is computed at once."""
         cost, inputs = self.merge_method.cost, len(self.operands)
-        widths = sum(BITS[operand.dtype] // 8 for operand in self.operands)
+        bytes_per_element = sum(BITS[operand.dtype] // 8 for operand in self.operands)
         scratch = FLOAT32_BYTES * (cost.scratch + cost.per_input * inputs)
         own_buffers = super().working_bytes(elements) + measured_bytes(
             elements, self.block_elements
         )
         if self.uses_torch:  # block by block, with inputs in float32
             block = min(self.numel, self.block_elements)
-            return own_buffers + elements * widths + block * (FLOAT32_BYTES * inputs + scratch)
-        return own_buffers + elements * (widths + scratch)
+            return (
+                own_buffers
+                + elements * bytes_per_element
+                + block * (FLOAT32_BYTES * inputs + scratch)
+            )
+        return own_buffers + elements * (bytes_per_element + scratch)
 
     def working_bytes(self, elements: int) -> float:
         blocks = min(self._blocks_at_once, -(-elements // self.block_elements) + 1)
@@ -172,11 +176,11 @@ class Merged(Tensor):
                 continue
             block_vector = evaluation.vector("blocks", run.length, code_of(self.dtype))
             self._compute(evaluation, run, block_vector)
-            begin, until = max(start, run_start), min(stop, run_stop)
+            part_start, part_end = max(start, run_start), min(stop, run_stop)
             part_bytes = bytes_of(block_vector)[
-                (begin - run_start) * width : (until - run_start) * width
+                (part_start - run_start) * width : (part_end - run_start) * width
             ]
-            out[(begin - start) * width : (until - start) * width] = part_bytes
+            out[(part_start - start) * width : (part_end - start) * width] = part_bytes
 
     def inputs(self, evaluation: Evaluation, run: BlockRun) -> list[Vector]:
         """Return the elements of a block run, one vector for each operand, rounded to its dtype."""

@@ -17,7 +17,7 @@ class Sliced(Tensor):
     """Consecutive elements of another tensor, with their own shape and name.
 
     Args:
-        whole: the other tensor.
+        whole: the tensor that the elements are taken from.
         first: number of the first element in `whole`, flattened.
     """
 

@@ -90,8 +90,8 @@ def concatenated(products: Sequence[Product], factors: Sequence[float]) -> Produ
         products: the matrices, each as its two factors.
         factors: the weight of each matrix.
     """
-    lefts = [left * factor for (left, _), factor in zip(products, factors)]
-    return np.hstack(lefts), np.vstack([right for _, right in products])
+    scaled_lefts = [left * factor for (left, _), factor in zip(products, factors)]
+    return np.hstack(scaled_lefts), np.vstack([right for _, right in products])
 
 
 def energy(product: Product) -> float:

@@ -78,8 +78,8 @@ def decompose(matrix: Rows, shape: tuple[int, int], rank: int, key: str) -> Deco
             raise FloatingPointError("not all elements are finite")
         if not energy:
             rows, columns = shape
-            empty = np.zeros((rows, rank), np.float32), np.zeros((rank, columns), np.float32)
-            return Decomposition(empty[0], np.zeros(rank), empty[1], 0.0)
+            zero_factors = np.zeros((rows, rank), np.float32), np.zeros((rank, columns), np.float32)
+            return Decomposition(zero_factors[0], np.zeros(rank), zero_factors[1], 0.0)
         uses_gram = is_small(*shape, rank)
         factors = (
             _by_gram(matrix, shape, rank) if uses_gram else _by_passes(matrix, shape, rank, key)

@@ -20,7 +20,7 @@ def isotropic(matrix: Tensor) -> Tensor:
     if not matrix.isfinite().all():
         return matrix
     left, values, right = torch.linalg.svd(matrix, full_matrices=False)
-    smallest = values[0] * max(matrix.shape) * torch.finfo(values.dtype).eps
-    rank = int((values > smallest).sum())
+    threshold = values[0] * max(matrix.shape) * torch.finfo(values.dtype).eps
+    rank = int((values > threshold).sum())
     isotropic_matrix: Tensor = (left[:, :rank] * values.mean()) @ right[:rank]
     return isotropic_matrix

@@ -120,7 +120,7 @@ def _select_in_brackets(
             for vector_rank, keys in run_keys.items():
                 bracket_keys[vector_rank].add(*keys)
     selections = {
-        vector_rank: collected.selection() for vector_rank, collected in bracket_keys.items()
+        vector_rank: keys_inside.selection() for vector_rank, keys_inside in bracket_keys.items()
     }
     return {
         vector_rank: selection

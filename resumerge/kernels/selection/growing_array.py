@@ -29,9 +29,9 @@ class GrowingArray:
         """Append numbers, uint32."""
         end = self._length + len(numbers)
         if end > len(self._array):
-            longer = _empty(max(end, 2 * len(self._array)), whole=False)
-            longer[: self._length] = self.whole
-            self._array = longer
+            longer_array = _empty(max(end, 2 * len(self._array)), whole=False)
+            longer_array[: self._length] = self.whole
+            self._array = longer_array
         self._array[self._length : end] = numbers
         self._length = end
 

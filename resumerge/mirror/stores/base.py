@@ -145,7 +145,7 @@ class Store(ABC):
         """Return the content of a small file; empty if it is too large, or a link or a pipe.
 
         Args:
-            name: the file's name.
+            name: the name of the file, which need not exist.
             most: the largest size in bytes. This limits the memory that an untrusted file can use.
 
         Raises:
@@ -182,7 +182,7 @@ class Store(ABC):
         not detect a writer between the test and the write.
 
         Args:
-            name: the file's name.
+            name: the name of the file to write; `before` tells whether it must exist.
             data: the new content.
             before: the expected present content; None if the file must not exist.
             remove: the names of files to remove.
@@ -249,7 +249,7 @@ class Store(ABC):
         """Return whether the store itself created a file that nobody has edited since.
 
         Args:
-            name: the file's name.
+            name: the name of an existing file.
             nbytes: the file's size in bytes.
         """
         return False

@@ -282,7 +282,7 @@ class FolderStore(Store):
 
         Args:
             path: the local file.
-            target: the file in the store.
+            target: the file in the store, which the upload begins or continues.
             done: the number of bytes that the target already has; None if it does not exist.
             moved: called with the number of bytes that were written; may raise to stop.
 

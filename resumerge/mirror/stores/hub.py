@@ -203,13 +203,13 @@ class HubStore(Store):
         if listed_file is None:
             raise FileNotFoundError(f"{self.url} has no {name}")
         file = _Target(self._repo.name, commit, name, listed_file.nbytes, listed_file.etag, path)
-        reported = file.partial.stat().st_size if file.partial.exists() else 0
+        reported_bytes = file.partial.stat().st_size if file.partial.exists() else 0
 
         def report(length: int) -> None:
-            nonlocal reported
-            for start in range(reported, length, REPORT_BYTES):
+            nonlocal reported_bytes
+            for start in range(reported_bytes, length, REPORT_BYTES):
                 moved(min(REPORT_BYTES, length - start))
-            reported = length
+            reported_bytes = length
 
         def sleep(seconds: float) -> None:
             for _ in range(max(1, round(seconds * 4))):

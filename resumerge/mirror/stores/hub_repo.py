@@ -152,7 +152,7 @@ class HubRepo:
         """Make one commit.
 
         Args:
-            operations: operations of huggingface_hub.
+            operations: the additions and removals, as operations of huggingface_hub.
             parent: the id of the commit that must still be the newest; None for no condition.
 
         Raises:

@@ -92,7 +92,7 @@ def store_bytes(
         repo: the repo's id, ``org/name``.
         branch: the branch that the file will be committed to.
         name: the file's name in the repo.
-        upload: the local file.
+        upload: the local file with its size and hash; it is not changed here.
         moved: called with the number of bytes that are sent; may raise to stop.
 
     Returns:

@@ -86,12 +86,12 @@ class FlatNames:
             return None
         ending = flat_name["rest"]
         same_last_word = self._by_last_word.get(ending.rpartition("_")[2], [])
-        matching = [
+        matching_names = [
             n
             for n in same_last_word
             if f"_{_flat(n)}".endswith(f"_{ending}") and _is_of(n, flat_name["part"])
         ]
-        return matching[0] if len(matching) == 1 else None
+        return matching_names[0] if len(matching_names) == 1 else None
 
 
 def _flat(name: str) -> str:

@@ -28,7 +28,7 @@ def check_complete(
     Alphas must exist for all modules or for none, and so must magnitude vectors.
 
     Args:
-        settings: the adapter's config.
+        settings: the adapter's settings, from its config; the defaults if it has none.
         base: the model's tensors by name, before the adapter changes them.
         names: the parsed names of the adapter's tensors.
         uses: the record of the tensors that the adapter replaces or changes.
@@ -70,7 +70,7 @@ def _lacking(
     """Yield the names of the tensors that an adapter's config promises but its file lacks.
 
     Args:
-        settings: the adapter's config.
+        settings: the adapter's settings, from its config; the defaults if it has none.
         base: the model's tensors by name, before the adapter changes them.
         whole: the adapter's names of the tensors that it saves whole.
         replaced: the model's names of the tensors that whole tensors replace.

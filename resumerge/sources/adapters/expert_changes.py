@@ -26,10 +26,10 @@ class ExpertChanges:
     Args:
         experts: the model's experts, in which each module's matrix is looked up.
         names: the parsed names of the adapter's tensors.
-        settings: the adapter's config.
+        settings: the adapter's settings, from its config; the defaults if it has none.
         modules: the maker of changed weights.
         uses: the record of uses, which gets every tensor of the adapter that changes an expert.
-        refusals: the collector of problems.
+        refusals: the collector of problems, to which misfits are added; none is raised.
     """
 
     def __init__(
@@ -51,12 +51,12 @@ class ExpertChanges:
 
         Args:
             module: the module's name in the adapter.
-            tensors: the model's tensors by name.
+            tensors: the model's tensors by name, as changed so far; they are only read.
         """
         container = _unwrapped(module)
         if place := self._experts.place(module):
-            packed, roles = tensors[place.packed], self._names.modules[module]
-            number, matrix = place.number(packed), place.matrix(packed)
+            packed_tensor, roles = tensors[place.packed], self._names.modules[module]
+            number, matrix = place.number(packed_tensor), place.matrix(packed_tensor)
             self._uses.use_module(f"{place.packed}[{number}]", module)
             if changed_matrix := self._modules.changed(f"{module}.weight", module, roles, matrix):
                 self._in_packed[place.packed, place.height][number] = changed_matrix

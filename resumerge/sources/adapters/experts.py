@@ -136,8 +136,8 @@ class Experts:
     """The experts of one model, whose files may have them packed or as single matrices.
 
     Args:
-        known: the names of the model's tensors.
-        base: the model's tensors.
+        known: the names of the model's tensors, looked up by the adapter's names for them.
+        base: the model's tensors by name, before the adapter changes them.
     """
 
     def __init__(self, known: ModelNames, base: Mapping[str, Tensor]) -> None:
@@ -181,8 +181,8 @@ class Experts:
     def _place_in_fused(self, module: str) -> PlaceInPacked | None:
         """Return the place of a matrix in a tensor that fuses it with another one."""
         parent, _, matrix = module.rpartition(".")
-        for fused, matrices in _FUSED.items():
-            name = self._known.find(f"{parent}.{fused}.weight")
+        for fused_module, matrices in _FUSED.items():
+            name = self._known.find(f"{parent}.{fused_module}.weight")
             if name is not None and matrix in matrices and len(self._base[name].shape) == 2:
                 height = self._base[name].shape[0] // len(matrices)
                 return PlaceInPacked(name, 0, matrices.index(matrix), height)
@@ -191,9 +191,9 @@ class Experts:
     def _parameters(self, container: str) -> Iterator[ExpertParameter]:
         for name, matrices in _MATRICES.items():
             label = f"{container}.{name}"
-            packed = self._known.find(label)
-            if packed is not None and len(self._base[packed].shape) == 3:
-                yield whole_parameter(label, packed, self._base[packed])
+            packed_name = self._known.find(label)
+            if packed_name is not None and len(self._base[packed_name].shape) == 3:
+                yield whole_parameter(label, packed_name, self._base[packed_name])
             # Where there are gates, up_proj is a part of gate_up_proj.
             elif name != "up_proj" or not self._separate(container, 0, ("gate_proj",)):
                 experts: list[tuple[Tensor, ...]] = []
@@ -245,8 +245,8 @@ def restacked(packed: Tensor, changed: Mapping[int, Tensor], height: int) -> Ten
     """
     shape = (height, packed.shape[-1])
     count = packed.numel // math.prod(shape)
-    parts = tuple(changed.get(n) or _matrix(packed, n, shape) for n in range(count))
-    return Stacked.of(packed.name, packed.shape, parts)
+    matrices = tuple(changed.get(n) or _matrix(packed, n, shape) for n in range(count))
+    return Stacked.of(packed.name, packed.shape, matrices)
 
 
 def _matrix(packed: Tensor, number: int, shape: tuple[int, ...]) -> Tensor:

@@ -46,7 +46,7 @@ def classifier(
 
     Args:
         config: the model's config.json.
-        settings: the adapter's config.
+        settings: the adapter's settings, from its config; the defaults if it has none.
         added: the tensors of the adapter's new head, by name.
     """
     class_ending = _CLASSES[settings.task or ""]

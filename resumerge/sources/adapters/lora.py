@@ -82,8 +82,8 @@ def with_adapter(ref: ModelRef, base: Source, adapter: Source) -> Source:
             *_tied(pairing.tensors, tensors),
             *pairing.left_out,
             *(
-                replace(unused, tensor=_in_file(folders[0], unused.tensor))
-                for unused in base.left_out
+                replace(entry, tensor=_in_file(folders[0], entry.tensor))
+                for entry in base.left_out
                 if not is_stage
             ),
         ),

@@ -17,9 +17,9 @@ class ModuleChanges:
 
     Args:
         models: the model without and with the adapter, as the recipe names them.
-        settings: the adapter's config.
+        settings: the adapter's settings, from its config; the defaults if it has none.
         orientations: the orientation in which square weights are stored.
-        refusals: the collector of problems.
+        refusals: the collector of problems, to which misfits are added; none is raised.
 
     Attributes:
         models: as the argument.

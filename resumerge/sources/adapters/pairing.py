@@ -65,7 +65,7 @@ def pair(
     Args:
         base: the model without the adapter.
         adapter: the adapter, for its reference and its config in messages and notes.
-        settings: the adapter's config.
+        settings: the adapter's settings, from its config; the defaults if it has none.
         ties: the model's tensors by all their names, with the file names of the combined source.
         of_adapter: the adapter's tensors under PEFT's names, with the file names of the combined
             source.
@@ -115,12 +115,12 @@ class _Modules:
 
     Args:
         names: the parsed names of the adapter's tensors.
-        known: the names of the model's tensors.
-        ties: the tied names of the model.
-        changes: the maker of changed weights.
-        of_experts: the collector of the changes of experts.
-        uses: the uses of the adapter's tensors.
-        refusals: the collector of problems.
+        known: the names of the model's tensors, looked up by the adapter's names for them.
+        ties: the model's tied names, which share changed rows of tokens.
+        changes: makes the changed weight of each module.
+        of_experts: collects the changes of experts, and changes whole packed tensors.
+        uses: the record of uses, which gets every module that changes a weight.
+        refusals: the collector of problems, to which misfits are added; none is raised.
     """
 
     def __init__(
@@ -158,10 +158,10 @@ class _Modules:
         if len(weight.shape) == 3 and "A" in roles and len(roles["A"].shape) == 2:
             parameter = whole_parameter(name, name, weight)
             self._of_experts.change_parameters([module], [parameter], tensors)
-        elif changed := self._changes.changed(name, module, roles, weight):
-            tensors[name] = changed
+        elif changed_weight := self._changes.changed(name, module, roles, weight):
+            tensors[name] = changed_weight
             if "delta" in roles and is_embedding(name):  # peft ties only these changes
-                tensors |= {n: replace(changed, name=n) for n in self._tied_rows(name)}
+                tensors |= {n: replace(changed_weight, name=n) for n in self._tied_rows(name)}
 
     def _tied_rows(self, name: str) -> list[str]:
         """Return the names that are tied to an embedding and have no rows of tokens themselves."""

@@ -25,11 +25,11 @@ class Replacements:
 
     Args:
         names: the parsed names of the adapter's tensors.
-        known: the names of the model's tensors.
-        settings: the adapter's config.
-        ties: the tied names of the model.
-        uses: the uses of the adapter's tensors.
-        refusals: the collector of problems.
+        known: the names of the model's tensors, looked up by the adapter's names for them.
+        settings: the adapter's settings, from its config; the defaults if it has none.
+        ties: the model's tied names, under which a whole tensor is stored, too.
+        uses: the record of uses, which gets every whole tensor that replaces one.
+        refusals: the collector of problems, to which misfits are added; none is raised.
 
     Attributes:
         new_head: the tensors of a head that the adapter's task adds, by name; complete after
@@ -86,8 +86,8 @@ class Replacements:
         is_of_head = is_head(re.sub(r"\bbias$", "weight", name))
         is_grown = (is_embedding(name) or is_of_head) and tensor.shape[1:] == base_tensor.shape[1:]
         if tensor.shape != base_tensor.shape and not is_grown:
-            expected = f"{list(base_tensor.shape)}, as in {self._refusals.model}"
-            self._refusals.mismatch(name, expected, tensor)
+            expected_shape = f"{list(base_tensor.shape)}, as in {self._refusals.model}"
+            self._refusals.mismatch(name, expected_shape, tensor)
         are_both_floats = {tensor.dtype, base_tensor.dtype} <= FLOATS.keys()
         return (
             Rounded.of(tensor, base_tensor.dtype, takes_operand=True) if are_both_floats else tensor

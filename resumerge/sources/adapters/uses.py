@@ -11,7 +11,7 @@ class Uses:
 
     Args:
         names: the parsed names of the adapter's tensors.
-        refusals: the collector of problems.
+        refusals: the collector of problems, which gets a second tensor for one use.
     """
 
     def __init__(self, names: AdapterNames, refusals: Refusals) -> None:

@@ -31,7 +31,7 @@ def check_tokens(
     Args:
         tensors: the model's tensors as the adapter changes them, by name.
         of_base: the model's tensors without the adapter, by name.
-        refusals: the collector of problems.
+        refusals: the collector of problems, to which misfits are added; none is raised.
     """
     tables = [name for name in of_base if is_embedding(name) or is_head(name)]
     grown_by_old_shape = {
@@ -64,7 +64,7 @@ def grow_biases_of_heads(tensors: dict[str, Tensor], ties: AdapterTies, refusals
         tensors: the model's tensors as the adapter changes them, by name; biases are replaced in
             place.
         ties: the model's tensors before the adapter.
-        refusals: the collector of problems.
+        refusals: the collector of problems, to which misfits are added; none is raised.
     """
     new_row_counts = {
         old.shape[0]: tensors[name].shape[0]
@@ -118,7 +118,7 @@ def with_rows(name: str, table: Tensor, delta: Tensor, tokens: Sequence[int]) ->
     origins[list(tokens)] = 1
     firsts[list(tokens)] = np.arange(len(tokens))
     no_averages = (np.zeros(1, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64))
-    gathered = Gathered.of(
+    gathered_rows = Gathered.of(
         name, table.shape, (table, delta), Rows.of(origins, firsts, rows, no_averages)
     )
-    return Rounded.of(gathered, table.dtype, takes_operand=True)
+    return Rounded.of(gathered_rows, table.dtype, takes_operand=True)

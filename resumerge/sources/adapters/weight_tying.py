@@ -29,7 +29,7 @@ class AdapterTies:
 
     Args:
         base: the model without the adapter; its config and names show which tensors are tied.
-        settings: the adapter's config.
+        settings: the adapter's settings, from its config; the defaults if it has none.
         of_base: the model's tensors, with the file names of the combined source.
     """
 
@@ -39,7 +39,8 @@ class AdapterTies:
         self._groups = tied_groups(base.config, base.tensors)
         self._absent = tied_names(base.config, base.tensors)
         self._before = dict(of_base) | {
-            name: replace(of_base[stored], name=name) for name, stored in self._absent.items()
+            name: replace(of_base[stored_name], name=name)
+            for name, stored_name in self._absent.items()
         }
 
     @property

@@ -112,8 +112,8 @@ class Distributed(WeightFormat):
     def read_header(self, read: ReadRange, *, size: int, file: str, where: str) -> Header:
         digest_of_all = xxhash.xxh3_128(self.digest.encode())
         chunks: dict[str, Stored] = {}
-        for saved in self.tensors.values():
-            for chunk in saved.chunks:
+        for saved_tensor in self.tensors.values():
+            for chunk in saved_tensor.chunks:
                 if chunk.file == file:
                     chunks[chunk.name], digest = self._stored(chunk, read, size, where)
                     digest_of_all.update(digest.encode())
@@ -125,7 +125,9 @@ class Distributed(WeightFormat):
         Args:
             chunks: the chunks of all files, by the chunks' names.
         """
-        return {name: _joined(name, saved, chunks) for name, saved in self.tensors.items()}
+        return {
+            name: _joined(name, saved_tensor, chunks) for name, saved_tensor in self.tensors.items()
+        }
 
     def _stored(self, chunk: Chunk, read: ReadRange, size: int, where: str) -> tuple[Stored, str]:
         start, stop = chunk.start, chunk.start + chunk.nbytes
@@ -135,16 +137,16 @@ class Distributed(WeightFormat):
         def part(first: int, last: int) -> bytes:
             return read(start + first, min(start + last, stop))
 
-        stored, digest = read_tensor(
+        chunk_tensor, digest = read_tensor(
             part, size=chunk.nbytes, file=chunk.file, where=where, name=chunk.name
         )
-        if (stored.dtype, stored.shape) != (chunk.dtype, chunk.shape):
+        if (chunk_tensor.dtype, chunk_tensor.shape) != (chunk.dtype, chunk.shape):
             raise self.damaged(
                 where,
                 f"{chunk.dtype} {list(chunk.shape)} for {chunk.name[:200]!r}, as {METADATA} says",
-                f"{stored.dtype} {list(stored.shape)}",
+                f"{chunk_tensor.dtype} {list(chunk_tensor.shape)}",
             )
-        return replace(stored, offset=start + stored.offset), digest
+        return replace(chunk_tensor, offset=start + chunk_tensor.offset), digest
 
 
 def read_metadata(raw: bytes, where: str) -> Distributed:

@@ -234,12 +234,14 @@ class _Reader:
         self._take("I")
         version = self._take("I")
         if version not in VERSIONS:
-            swapped = int.from_bytes(version.to_bytes(4, "big"), "little")
+            swapped_version = int.from_bytes(version.to_bytes(4, "big"), "little")
             raise refuse(
                 "This version of GGUF is not read",
                 where=self.where,
                 expected=f"version {' or '.join(map(str, VERSIONS))}, little-endian",
-                found=f"version {swapped}, big-endian" if swapped < 100 else f"version {version}",
+                found=f"version {swapped_version}, big-endian"
+                if swapped_version < 100
+                else f"version {version}",
                 fix="convert the original model again, with a converter of today",
             )
         tensor_count, value_count = self._take("Q"), self._take("Q")
@@ -296,9 +298,9 @@ class _Reader:
         """Skip texts. Texts that are in memory are skipped without a call for each."""
         length_of = struct.Struct("<Q").unpack_from
         while count:
-            data, position, data_end = self._data, self._at, len(self._data)
+            header_bytes, position, data_end = self._data, self._at, len(self._data)
             while count and position + 8 <= data_end:
-                [length] = length_of(data, position)
+                [length] = length_of(header_bytes, position)
                 if length > data_end - position - 8:
                     break
                 position += 8 + length
@@ -348,7 +350,7 @@ class _Reader:
             if name in tensors:
                 self._bad("each name once", f"tensor {name!r} twice")
             if kind in PLAIN:
-                stored = Stored(name, PLAIN[kind], shape, self.file, begin + offset)
+                tensor = Stored(name, PLAIN[kind], shape, self.file, begin + offset)
             else:
                 scheme, elements, nbytes = self._coding(name, kind)
                 if not shape or shape[-1] % elements:
@@ -357,23 +359,23 @@ class _Reader:
                         f"tensor {name!r} in {scheme}, of shape {list(shape)}",
                     )
                 packed_shape = (*shape[:-1], shape[-1] // elements * nbytes)
-                stored = Stored(name, "U8", packed_shape, self.file, begin + offset)
+                tensor = Stored(name, "U8", packed_shape, self.file, begin + offset)
                 coded_blocks[name] = GgufBlocks(scheme, elements, nbytes, shape)
-            tensors[name] = stored
+            tensors[name] = tensor
         end = begin
-        for stored in sorted(tensors.values(), key=lambda t: (t.offset, t.nbytes)):
-            if stored.offset != end:
+        for tensor in sorted(tensors.values(), key=lambda t: (t.offset, t.nbytes)):
+            if tensor.offset != end:
                 self._bad(
-                    f"tensor {stored.name!r} at byte {end}",
-                    f"byte {stored.offset}: tensors overlap or leave a hole",
+                    f"tensor {tensor.name!r} at byte {end}",
+                    f"byte {tensor.offset}: tensors overlap or leave a hole",
                 )
-            if stored.offset + stored.nbytes > self.size:
+            if tensor.offset + tensor.nbytes > self.size:
                 self._bad(
                     f"data within {self.size} bytes",
-                    f"tensor {stored.name!r} at {stored.offset}..{stored.offset + stored.nbytes}: "
+                    f"tensor {tensor.name!r} at {tensor.offset}..{tensor.offset + tensor.nbytes}: "
                     "the file is truncated, or its header is wrong",
                 )
-            end += -(-stored.nbytes // alignment) * alignment
+            end += -(-tensor.nbytes // alignment) * alignment
         if self.size > max(end, begin):
             self._bad(f"{end} bytes in the file", f"{self.size} bytes")
         return tensors, coded_blocks

@@ -302,10 +302,10 @@ class _Machine:
         if self._is_record(function):
             self._stack.append(Record(function.name, arguments))
             return
-        build = _CALLS.get((function.module, function.name))
-        if build is None:
+        constructor = _CALLS.get((function.module, function.name))
+        if constructor is None:
             raise _Unreadable(f"a call of {function}")
-        self._stack.append(build(*arguments))
+        self._stack.append(constructor(*arguments))
 
     def new_object(self, _: Any) -> None:
         """Drop the arguments of a new object, and put a `Record` or the `Opaque` in its place."""

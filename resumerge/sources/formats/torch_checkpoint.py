@@ -164,9 +164,9 @@ class _Stream(io.RawIOBase):
         self._total += stop - self._at
         if self._total > 3 * LARGEST_HEADER:
             raise _damaged(self._where, f"a description of at most {LARGEST_HEADER} bytes", "more")
-        data = self._read(self._at, stop)
-        self._at += len(data)
-        return data
+        piece = self._read(self._at, stop)
+        self._at += len(piece)
+        return piece
 
 
 class _Buffered(io.BufferedReader):

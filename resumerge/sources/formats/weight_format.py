@@ -105,8 +105,8 @@ def damaged_from_start(
         found: the content of the file. It is replaced if the file is recognised as another thing,
             like a Git LFS pointer.
     """
-    if (recognised := placeholder_kind(first)) is not None:
-        content, fix = recognised
+    if (kind_and_fix := placeholder_kind(first)) is not None:
+        content, fix = kind_and_fix
         return refuse(f"This is no {what}", where=where, expected=expected, found=content, fix=fix)
     return damaged(what, where, expected, found)
 

@@ -100,5 +100,5 @@ def shortest(number: float) -> float:
     A number that is not exactly a float32 is returned unchanged.
     """
     with np.errstate(over="ignore"):
-        narrow = np.float32(number)
-    return float(str(narrow)) if float(narrow) == number else float(number)
+        float32_number = np.float32(number)
+    return float(str(float32_number)) if float(float32_number) == number else float(number)

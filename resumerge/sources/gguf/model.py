@@ -216,7 +216,7 @@ class _Model:
 
         Args:
             name: the packed tensor's name in the file.
-            stored: the packed tensor.
+            stored: the packed tensor of the file: bytes (U8) if it has blocks of codes.
             known: transformers' name of a matrix, with ``{}`` for the expert's number.
         """
         experts, shape = self.metadata.needed("expert_count"), self._shape(name)

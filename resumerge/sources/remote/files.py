@@ -129,7 +129,7 @@ def fetch(
     Nothing is done for a source that is not remote.
 
     Args:
-        source: the source.
+        source: the source that has the files; for one with an adapter, its carrier.
         names: names of `source.files` or `source.companions`; `source.contained` is ignored.
         metadata: the metadata cache of remote files; None for the default one.
         callbacks: the callbacks of a download; None for no callbacks.

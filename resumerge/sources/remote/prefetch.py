@@ -239,7 +239,7 @@ class Prefetcher:
         """Wait until all earlier files have their disk space, and the disk has space for this file.
 
         Args:
-            file: the file to be downloaded.
+            file: the file whose download will begin.
             needed: the number of bytes that the download adds to the disk.
         """
         with self._changed:

@@ -51,6 +51,6 @@ class BothMatrices(Tensor):
             total: the energy of the change.
             kept: the energy of the factors' product.
         """
-        elements, kept, differs = self.numel, min(kept, total), float(total > 0.0)
-        change_sums = [elements, total, kept, 0.0, 0.0, 0.0, 1.0 - differs, 0.0, 0.0, 0.0, 0.0]
-        return np.array([[*change_sums, total, kept, elements * differs, 1.0 - differs, 0.0]])
+        elements, kept, has_change = self.numel, min(kept, total), float(total > 0.0)
+        change_sums = [elements, total, kept, 0.0, 0.0, 0.0, 1.0 - has_change, 0.0, 0.0, 0.0, 0.0]
+        return np.array([[*change_sums, total, kept, elements * has_change, 1.0 - has_change, 0.0]])

@@ -60,7 +60,7 @@ def _as_integers(matrix: Tensor, dim: int, bits: int) -> tuple[Tensor, Tensor]:
     """Return a matrix as integers, and the power of two to multiply each row or column by.
 
     Args:
-        matrix: a matrix of floats.
+        matrix: one of the two factors of the product, or some of its rows.
         dim: 1 for one power of two per row, 0 for one per column.
         bits: the most bits of an integer.
 
@@ -80,8 +80,8 @@ def folded_sum(values: Tensor, dim: int) -> Tensor:
     """Return the sum along a dimension. Halves are added, in the same order on every processor."""
     while (count := values.shape[dim]) > 1:
         half = count // 2
-        folded = values.narrow(dim, 0, half) + values.narrow(dim, half, half)
+        half_sums = values.narrow(dim, 0, half) + values.narrow(dim, half, half)
         if count % 2:
-            folded.narrow(dim, 0, 1).add_(values.narrow(dim, count - 1, 1))
-        values = folded
+            half_sums.narrow(dim, 0, 1).add_(values.narrow(dim, count - 1, 1))
+        values = half_sums
     return values.squeeze(dim)

@@ -18,7 +18,7 @@ class Literal(Tensor):
     """A vector of a few listed numbers, in F32 or U8.
 
     Args:
-        numbers: the elements.
+        numbers: the elements, in order.
     """
 
     numbers: tuple[float, ...]

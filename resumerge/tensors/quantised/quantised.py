@@ -269,11 +269,11 @@ class Quantised(Tensor):
         grid = np.repeat(scales, height, axis=0)[: bottom - top] if height > 1 else scales
         grid = np.ascontiguousarray(grid)
         quantise(weight_floats, columns, grid, width, self.form.code, out)
-        for reference, other_operands, result in measured_runs:
+        for reference, other_operands, results in measured_runs:
             decoded_numbers = self._as_written(
-                evaluation, weight_floats, reference, len(result.exact), grid
+                evaluation, weight_floats, reference, len(results.exact), grid
             )
-            evaluation.measure(reference, other_operands, result, decoded_numbers)
+            evaluation.measure(reference, other_operands, results, decoded_numbers)
 
     def _as_written(
         self,

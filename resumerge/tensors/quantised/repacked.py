@@ -28,7 +28,7 @@ class Repacked(Tensor):
     packed row.
 
     Args:
-        packed: a matrix of I32 or U8.
+        packed: the matrix as it is stored, of I32 or U8.
         bits: the bits of a number: 4 or 8.
         along: the dimension of the packed matrix (0 or 1) along which several neighbouring numbers
             are packed into one element.
@@ -131,19 +131,19 @@ class Repacked(Tensor):
         packed_matrix, along = raw.view(word_type).reshape(self.packed.shape), self.along
         if self.transposed:
             packed_matrix, along = packed_matrix.T, 1 - along
-        repacked = np.empty(self.shape, np.uint8)
+        unpacked_rows = np.empty(self.shape, np.uint8)
         count = len(self.order)
         for top in range(0, len(packed_matrix), ROWS):
             words = np.ascontiguousarray(packed_matrix[top : top + ROWS])
             numbers = [self._numbers(words, place) for place in self.order]
             if along:
-                repacked[top : top + ROWS] = self._bytes(np.stack(numbers, axis=2))
+                unpacked_rows[top : top + ROWS] = self._bytes(np.stack(numbers, axis=2))
                 continue
             for number, numbers_of_place in enumerate(numbers):
                 first_row = top * count + number
-                rows = repacked[first_row : first_row + len(words) * count : count]
+                rows = unpacked_rows[first_row : first_row + len(words) * count : count]
                 rows[:] = self._bytes(numbers_of_place[: len(rows)])
-        return repacked
+        return unpacked_rows
 
     def _numbers(self, words: np.ndarray, place: int) -> np.ndarray:
         """Return the numbers at one place in packed elements, uint8."""

@@ -56,7 +56,7 @@ def read_strided(
     Args:
         read: a function that fills a buffer from the tensor's file.
         offset: offset of the tensor's first element in the file, in bytes.
-        shape: the tensor's shape.
+        shape: the tensor's number of elements in each dimension.
         strides: distance between neighbours in each dimension, in elements.
         start: first element.
         stop: one past the last.
@@ -77,10 +77,10 @@ def _gather(read: ReadBytes, offset: int, strides: tuple[int, ...], out: np.ndar
     width = out.itemsize
     span = sum((n - 1) * stride for n, stride in zip(out.shape, strides)) + 1
     if span * width <= SPAN:
-        spanned = np.empty(span, out.dtype)
-        read(offset, spanned.view(np.uint8).data)
+        spanned_elements = np.empty(span, out.dtype)
+        read(offset, spanned_elements.view(np.uint8).data)
         out[...] = np.lib.stride_tricks.as_strided(
-            spanned, out.shape, tuple(stride * width for stride in strides)
+            spanned_elements, out.shape, tuple(stride * width for stride in strides)
         )
         return
     widest = max(range(out.ndim), key=strides.__getitem__)

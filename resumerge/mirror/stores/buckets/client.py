@@ -60,7 +60,7 @@ class BucketClient(ABC):
         """Compare the bytes of a whole object, as read, with the server's size and hash.
 
         Args:
-            name: the object's name.
+            name: the object's name below the prefix.
             nbytes: the number of bytes that were read.
             md5: the MD5 of these bytes in hex digits.
             version: the object's ETag. If it equals `md5`, no request is made.
@@ -91,8 +91,8 @@ class BucketClient(ABC):
         """Write an object in one request.
 
         Args:
-            name: the object's name.
-            data: the content.
+            name: the object's name below the prefix.
+            data: the whole content of the object.
             absent: whether to write only if no object has this name.
             version: the version that the object must still have; empty for no condition.
 
@@ -113,7 +113,7 @@ class BucketClient(ABC):
         """Write a large local file; see `Store.upload`.
 
         Args:
-            name: the object's name.
+            name: the object's name below the prefix.
             path: the local file.
             moved: called with the number of bytes that were moved; may raise to stop.
             absent: whether to write only if no object with other content has this name.

@@ -37,8 +37,8 @@ class Upload:
     """The upload of one file to one object.
 
     Args:
-        api: boto3's client.
-        bucket: the bucket's name.
+        api: boto3's client, prepared by `report_sent_bytes`.
+        bucket: the bucket's name, for requests and messages.
         key: the object's key, with the store's prefix.
         path: the local file.
         moved: called with the number of bytes that were moved; may raise to stop.
@@ -233,7 +233,7 @@ def abort_uploads(api: Any, bucket: str, prefix: str, keys: Container[str]) -> N
 
     Args:
         api: boto3's client.
-        bucket: the bucket's name.
+        bucket: the bucket's name, for requests and messages.
         prefix: a text with which all of these keys begin.
         keys: the keys whose uploads are aborted; uploads of other keys go on.
     """

@@ -36,7 +36,7 @@ class BucketStore(Store):
 
     Args:
         url: the normalised address.
-        client: makes the requests.
+        client: makes the requests for names below the prefix.
 
     Attributes:
         client: the class of the client, set by each subclass.
@@ -165,7 +165,7 @@ class BucketStore(Store):
         """Read a whole object, and compare it with the server's size and hash.
 
         Args:
-            name: the object's name.
+            name: the object's name below the prefix.
             take: called with the pieces of the content, in order; not called if the object is
                 larger than `most`.
             expected: contents that the caller can verify itself. They are not compared with the
