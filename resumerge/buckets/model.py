@@ -69,13 +69,13 @@ def bucket_model(model: str, file: str = "") -> BucketModel:
         Resumable: the network failed.
     """
     prefix = split_address(model)[1]
-    below = f"{prefix}/" if prefix else ""
+    base_prefix = f"{prefix}/" if prefix else ""
 
     def found() -> dict[str, Listed]:
-        objects = open_bucket(model).list(below + file)
+        objects = open_bucket(model).list(base_prefix + file)
         objects = {file + suffix: entry for suffix, entry in objects.items()}
         if file and file not in objects:
-            objects = open_bucket(model).list(below)
+            objects = open_bucket(model).list(base_prefix)
         return {name: objects[name] for name in ([file] if file in objects else objects)}
 
     objects = bucket_call(found, model)
@@ -84,7 +84,9 @@ def bucket_model(model: str, file: str = "") -> BucketModel:
             "The bucket has nothing at this address",
             where=model,
             expected="a folder of a model, or a weight file",
-            found=f"no object whose key begins with {below}" if below else "an empty bucket",
+            found=f"no object whose key begins with {base_prefix}"
+            if base_prefix
+            else "an empty bucket",
             fix="check the spelling",
         )
     files = {name: (entry.nbytes, entry.etag) for name, entry in objects.items()}

@@ -65,15 +65,15 @@ def upload_companions(
 def _groups(companions: Companions) -> Iterator[dict[str, bytes | Path]]:
     """Yield the files in order: each large one alone, small ones together up to `SMALL` bytes."""
     group: dict[str, bytes | Path] = {}
-    nbytes = 0
+    group_bytes = 0
     for name, content in companions:
         if isinstance(content, Path) and content.stat().st_size <= SMALL:
             content = content.read_bytes()
-        size = len(content) if isinstance(content, bytes) else SMALL
-        if group and nbytes + size > SMALL:
+        content_bytes = len(content) if isinstance(content, bytes) else SMALL
+        if group and group_bytes + content_bytes > SMALL:
             yield group
-            group, nbytes = {}, 0
+            group, group_bytes = {}, 0
         group[name] = content.resolve() if isinstance(content, Path) else content
-        nbytes += size
+        group_bytes += content_bytes
     if group:
         yield group

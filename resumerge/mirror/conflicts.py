@@ -72,13 +72,13 @@ class ConflictResolver:
 
     def _is_of_the_run(self, name: str, content: bytes | Path, size: int) -> bool:
         """Return whether the mirror's file is the content, the start of it, or a placeholder."""
-        nbytes = len(content) if isinstance(content, bytes) else content.stat().st_size
-        if isinstance(content, Path) and size == nbytes and is_weights(name):
+        content_bytes = len(content) if isinstance(content, bytes) else content.stat().st_size
+        if isinstance(content, Path) and size == content_bytes and is_weights(name):
             return True  # a shard, intact or damaged: the upload compares the whole file
         sha256 = self._store.sha256(name, self._moved)
         if sha256 is None:
             return False
-        if size <= nbytes and sha256 == _sha256_of_first(content, size):
+        if size <= content_bytes and sha256 == _sha256_of_first(content, size):
             return True
         return self._store.is_placeholder(name, size)
 

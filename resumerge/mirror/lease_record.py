@@ -136,17 +136,17 @@ def _parse(raw: bytes, token: int) -> LeaseRecord:
     unreadable_record = LeaseRecord(token=token, raw=raw, readable=False)
     try:
         content: Any = json.loads(raw)
-        values = {name: content[key] for name, key in _file_keys().items()}
+        values_by_name = {name: content[key] for name, key in _file_keys().items()}
     except (ValueError, TypeError, KeyError, RecursionError):
         return unreadable_record
     default_record = LeaseRecord()
-    for name, value in values.items():
+    for name, value in values_by_name.items():
         kind = (int, float) if name == "seconds" else type(getattr(default_record, name))
         if not isinstance(value, kind) or (isinstance(value, str) and len(value) > 300):
             return unreadable_record
-    if not math.isfinite(values["seconds"]):
+    if not math.isfinite(values_by_name["seconds"]):
         return unreadable_record
-    return LeaseRecord(**values, token=token, raw=raw)
+    return LeaseRecord(**values_by_name, token=token, raw=raw)
 
 
 def _file_keys() -> dict[str, str]:

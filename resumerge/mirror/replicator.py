@@ -222,12 +222,12 @@ class Replicator:
             mirrored_names = set(self._ledger.mirrored.checksums())
         shards = self._ledger.shards.all()
         in_mirror = [shard for shard in shards if shard["name"] in mirrored_names]
-        nbytes = sum(shard["nbytes"] - shard["header_bytes"] for shard in in_mirror)
-        local_only_bytes = max(0, self._ledger.totals().nbytes_committed - nbytes)
+        mirrored_bytes = sum(shard["nbytes"] - shard["header_bytes"] for shard in in_mirror)
+        local_only_bytes = max(0, self._ledger.totals().nbytes_committed - mirrored_bytes)
         mirror_text = (
             f"The {self.store.place} has {len(in_mirror)} of {len(shards)} shards: another "
         )
-        mirror_text += f"machine that resumes from it gets {show_size(nbytes)}"
+        mirror_text += f"machine that resumes from it gets {show_size(mirrored_bytes)}"
         local_text = (
             f"; {show_size(local_only_bytes)} more is only on this machine"
             if local_only_bytes

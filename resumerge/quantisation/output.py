@@ -50,9 +50,11 @@ class Layout:
     def obstacle(self, shape: tuple[int, ...]) -> str:
         """Return the reason why a matrix of a shape cannot be written; "" if it can be."""
         rows, columns = shape
-        height, width = self.block[0], self.block[1] or 1
-        if rows % height or columns % width:
-            multiples = f"{height} x {width}" if height > 1 else f"{width} columns"
+        block_rows, block_columns = self.block[0], self.block[1] or 1
+        if rows % block_rows or columns % block_columns:
+            multiples = (
+                f"{block_rows} x {block_columns}" if block_rows > 1 else f"{block_columns} columns"
+            )
             return f"no multiple of {multiples}"
         if self._bytes(rows, columns) % self.alignment or rows * columns == 0:
             return "too small to be aligned"
@@ -75,8 +77,11 @@ class Layout:
         form, block = self.form, (self.block[0], self.block[1] or columns)
         shape_bytes = np.array(target.shape, np.int64).tobytes() if self.shape else b""
         quantised_weight = Quantised.of(target.name, weight, form, block, shape_bytes)
-        width = columns // form.code.per_byte // _PACKED[self.dtype]
-        tensors = {stem + self.codes: (*rows, width), stem + self.scales: quantised_weight.grid}
+        row_elements = columns // form.code.per_byte // _PACKED[self.dtype]
+        tensors = {
+            stem + self.codes: (*rows, row_elements),
+            stem + self.scales: quantised_weight.grid,
+        }
         dtypes = {stem + self.codes: self.dtype, stem + self.scales: form.scales}
         if self.factor:
             tensors[stem + self.factor], dtypes[stem + self.factor] = (1,), "F32"

@@ -86,7 +86,7 @@ class Contents:
             where: the folder or repo.
             existing_files: the files that the folder or repo has instead.
         """
-        fix, below = self.fix, f"/{self.config}"
+        fix, ending = self.fix, f"/{self.config}"
         weight_files = [n for n in existing_files if is_readable(n) and not format_of(n).any_name]
         if self is MODEL and ADAPTER.config in existing_files:
             fix = "this is an adapter: write it after the model that it was trained on, like "
@@ -98,7 +98,7 @@ class Contents:
         ):
             fix = "this is a model, and after the '+' stands an adapter: give each model an entry "
             fix += "of its own"
-        elif folders := [n.removesuffix(below) for n in existing_files if n.endswith(below)]:
+        elif folders := [n.removesuffix(ending) for n in existing_files if n.endswith(ending)]:
             fix = f"name the folder of one instead (of a repo, download it first): {some(folders)}"
         elif shards := [name for name in weight_files if is_shard(name)]:
             return self._without_index(where, shards)
@@ -245,16 +245,16 @@ def combined(
         InputError: two files hold a tensor of the same name, and there is no index.
     """
     tensors: dict[str, Stored] = {}
-    replaced_tensors = []
+    replacement_lines = []
     for file, header in headers.items():
         file_tensors = header.tensors
-        in_both = tensors.keys() & file_tensors.keys()
-        if in_both and index:
-            replaced_tensors += [
-                f"{name} (in {tensors[name].file}; read from {file})" for name in in_both
+        common_names = tensors.keys() & file_tensors.keys()
+        if common_names and index:
+            replacement_lines += [
+                f"{name} (in {tensors[name].file}; read from {file})" for name in common_names
             ]
-        elif in_both:
-            name = min(in_both)
+        elif common_names:
+            name = min(common_names)
             raise refuse(
                 "Two files of the model contain a tensor with the same name",
                 where=f"{where}/{file}",
@@ -262,7 +262,7 @@ def combined(
                 fix="remove the file that does not belong to the model",
             )
         tensors.update(file_tensors)
-    return tensors, sorted(replaced_tensors)
+    return tensors, sorted(replacement_lines)
 
 
 def check_index(
@@ -285,7 +285,7 @@ def check_index(
     Raises:
         InputError: tensors of the index are in no file; the error names the first five.
     """
-    problems, misplacements = [], []
+    problems, misplacement_lines = [], []
     for tensor, file in files.items():
         if tensor not in tensors:
             problems.append(
@@ -298,10 +298,10 @@ def check_index(
                 )
             )
         elif tensor not in headers[file].tensors:
-            misplacements.append(f"{tensor} (not in {file}; read from {tensors[tensor].file})")
+            misplacement_lines.append(f"{tensor} (not in {file}; read from {tensors[tensor].file})")
     if problems:
         raise InputError(problems[:5])
-    return sorted(misplacements)
+    return sorted(misplacement_lines)
 
 
 def read_config(folder: Path, name: str = "config.json") -> dict[str, Any]:

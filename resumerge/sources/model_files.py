@@ -341,11 +341,14 @@ def _read_weights(files: ModelFiles, contents: Contents) -> Weights:
         check_shards(weights, files.where)
     files.check(contents, weights, index)
     headers = files.headers(weights)
-    tensors, wrong_shards = combined(headers, files.where, index)
+    tensors, misplacement_lines = combined(headers, files.where, index)
     if index:
-        wrong_shards += check_index(files.folder / index, files_by_tensor, tensors, headers)
+        misplacement_lines += check_index(files.folder / index, files_by_tensor, tensors, headers)
     return Weights(
-        tensors, headers, chosen_file, _notes(files, contents, chosen_file, weights, wrong_shards)
+        tensors,
+        headers,
+        chosen_file,
+        _notes(files, contents, chosen_file, weights, misplacement_lines),
     )
 
 

@@ -157,8 +157,8 @@ def steps_of(tensor: Tensor) -> set[Step]:
 
 
 def _all_pieces(step: Step, evaluation: Evaluation) -> np.ndarray:
-    inner = evaluation.inner()
-    advance, state = step.prepare(inner, 1), step.begin(inner)
+    inner_evaluation = evaluation.inner()
+    advance, state = step.prepare(inner_evaluation, 1), step.begin(inner_evaluation)
     for piece in range(step.pieces):
         state = advance(state, piece)
     return step.result(state)

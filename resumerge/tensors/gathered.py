@@ -106,19 +106,19 @@ class Gathered(Tensor):
     def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
         if start == stop:
             return
-        values, inner, width = out.view(np.float32), evaluation.inner(), self.width
+        out_floats, inner_evaluation, width = out.view(np.float32), evaluation.inner(), self.width
         runs = self.rows.runs(start // width, -(-stop // width))
         begins = np.maximum(runs.begins * width, start) - start
         ends = np.minimum(runs.ends * width, stop) - start
         if (runs.origins == ZERO).any():
-            values[:] = 0.0
+            out_floats[:] = 0.0
         used_origins = [origin for origin in np.unique(runs.origins).tolist() if origin >= 0]
         kinds = {origin: _kind(self.tables[origin]) for origin in used_origins}
         for kind in dict.fromkeys(kinds.values()):
             origins = [origin for origin in used_origins if kinds[origin] == kind]
             stored_dtype, rounded_dtype = kind
             element_size = BITS[stored_dtype] // 8
-            raw = evaluation.take("rows", len(values) * element_size)
+            raw = evaluation.take("rows", len(out_floats) * element_size)
             for origin in origins:
                 table, is_selected = self.tables[origin].unrounded, runs.origins == origin
                 shifts = runs.shifts[is_selected] * width + start
@@ -127,7 +127,7 @@ class Gathered(Tensor):
                 )
                 for begin, end, shift in row_ranges:
                     table.read(
-                        inner,
+                        inner_evaluation,
                         begin + shift,
                         end + shift,
                         raw[begin * element_size : end * element_size],
@@ -137,14 +137,14 @@ class Gathered(Tensor):
                 stored_rows = as_vector(
                     raw[begin * element_size : end * element_size], stored_dtype
                 )
-                _widen(evaluation, stored_rows, stored_dtype, rounded_dtype, values[begin:end])
+                _widen(evaluation, stored_rows, stored_dtype, rounded_dtype, out_floats[begin:end])
         for run in np.flatnonzero(runs.origins == MEAN).tolist():
             columns = np.arange(int(begins[run]) + start, int(ends[run]) + start) % width
-            values[begins[run] : ends[run]] = self._mean(evaluation)[columns]
+            out_floats[begins[run] : ends[run]] = self._mean(evaluation)[columns]
         for run in np.flatnonzero(runs.origins == AVERAGE).tolist():
             begin, end = int(begins[run]), int(ends[run])
             shift = int(runs.shifts[run])
-            self._average(evaluation, begin + start, end + start, shift, values[begin:end])
+            self._average(evaluation, begin + start, end + start, shift, out_floats[begin:end])
 
     def as_json(self) -> dict[str, Any]:
         return {"rows": self.rows.as_json(), "tables": [table.as_json() for table in self.tables]}
@@ -153,7 +153,7 @@ class Gathered(Tensor):
         self, evaluation: Evaluation, begin: int, end: int, row_shift: int, target: np.ndarray
     ) -> None:
         """Write each row's average over all tensors that have its token, summed in float64."""
-        width, inner = self.width, evaluation.inner()
+        width, inner_evaluation = self.width, evaluation.inner()
         for row in range(begin // width, -(-end // width)):
             row_start, row_end = max(begin, row * width), min(end, (row + 1) * width)
             members = self.rows.members(row + row_shift)
@@ -164,7 +164,7 @@ class Gathered(Tensor):
                 stored_dtype, rounded_dtype = _kind(table)
                 shift = (member_row - row) * width
                 raw = evaluation.take("member", (row_end - row_start) * (BITS[stored_dtype] // 8))
-                table.unrounded.read(inner, row_start + shift, row_end + shift, raw)
+                table.unrounded.read(inner_evaluation, row_start + shift, row_end + shift, raw)
                 _widen(
                     evaluation,
                     as_vector(raw, stored_dtype),

@@ -125,12 +125,9 @@ class Merged(Tensor):
 
     def reads(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
         size = self.block_elements
-        first_block_start, last_block_end = (
-            start // size * size,
-            min(-(-stop // size) * size, self.numel),
-        )
+        begin, end = start // size * size, min(-(-stop // size) * size, self.numel)
         for operand in self.operands:
-            yield from operand.reads(first_block_start, last_block_end)
+            yield from operand.reads(begin, end)
 
     def computing_bytes(self, elements: int) -> float:
         """Return the bytes of buffers while this number of elements is computed at once."""
@@ -156,8 +153,8 @@ class Merged(Tensor):
 
     def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
         size, length = self.block_elements, stop - start
-        whole_blocks = start % size == 0 and (length % size == 0 or stop == self.numel)
-        if whole_blocks and length <= self._blocks_at_once * size:
+        has_whole_blocks = start % size == 0 and (length % size == 0 or stop == self.numel)
+        if has_whole_blocks and length <= self._blocks_at_once * size:
             run = BlockRun(start // size, size, length)
             self._compute(evaluation, run, as_vector(out, self.dtype))
         else:
@@ -171,16 +168,16 @@ class Merged(Tensor):
             run = self.block_run(range(block, min(block + step, end_block)))
             run_start, run_stop = block * size, block * size + run.length
             if start <= run_start and run_stop <= stop:
-                part_bytes = out[(run_start - start) * width : (run_stop - start) * width]
-                self._compute(evaluation, run, as_vector(part_bytes, self.dtype))
+                part = out[(run_start - start) * width : (run_stop - start) * width]
+                self._compute(evaluation, run, as_vector(part, self.dtype))
                 continue
             block_vector = evaluation.vector("blocks", run.length, code_of(self.dtype))
             self._compute(evaluation, run, block_vector)
             part_start, part_end = max(start, run_start), min(stop, run_stop)
-            part_bytes = bytes_of(block_vector)[
+            part = bytes_of(block_vector)[
                 (part_start - run_start) * width : (part_end - run_start) * width
             ]
-            out[(part_start - start) * width : (part_end - start) * width] = part_bytes
+            out[(part_start - start) * width : (part_end - start) * width] = part
 
     def inputs(self, evaluation: Evaluation, run: BlockRun) -> list[Vector]:
         """Return the elements of a block run, one vector for each operand, rounded to its dtype."""
@@ -194,13 +191,13 @@ class Merged(Tensor):
             for number in hashes:
                 hashes[number].extend(block_hashes[number] or self._hash_blocks(vectors[number]))
             return vectors
-        inner = evaluation.inner()
+        inner_evaluation = evaluation.inner()
         for number, (operand, vector) in enumerate(zip(self.operands, vectors)):
             unrounded, raw = operand.unrounded, vector
             if unrounded is not operand:
                 raw = evaluation.vector("unrounded", length, code_of(unrounded.dtype))
             for (start, stop), range_elements in zip(ranges, _parts(raw, ranges)):
-                unrounded.read(inner, start, stop, range_elements.view(np.uint8))
+                unrounded.read(inner_evaluation, start, stop, range_elements.view(np.uint8))
             if number in hashes:
                 hashes[number].extend(self._hash_blocks(raw))
             if raw is not vector:

@@ -54,10 +54,10 @@ class Stacked(Tensor):
             yield from part.reads(part_start, part_end)
 
     def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
-        inner, position = evaluation.inner(), 0
+        inner_evaluation, position = evaluation.inner(), 0
         for part, part_start, part_end in self._pieces(start, stop):
             size = nbytes(self.dtype, part_end - part_start)
-            part.read(inner, part_start, part_end, out[position : position + size])
+            part.read(inner_evaluation, part_start, part_end, out[position : position + size])
             position += size
 
     def as_json(self) -> dict[str, Any]:
@@ -69,9 +69,9 @@ class Stacked(Tensor):
         Yields:
             (part, first element, one past the last).
         """
-        size = self.parts[0].numel
+        part_elements = self.parts[0].numel
         while start < stop:
-            number, begin = divmod(start, size)
-            end = min(size, begin + stop - start)
+            number, begin = divmod(start, part_elements)
+            end = min(part_elements, begin + stop - start)
             yield self.parts[number], begin, end
             start += end - begin

@@ -58,7 +58,7 @@ class Tiled(Tensor):
         return tile_buffer + super().working_bytes(elements)
 
     def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
-        inner, width, box_offset = evaluation.inner(), BITS[self.dtype] // 8, 0
+        inner_evaluation, width, box_offset = evaluation.inner(), BITS[self.dtype] // 8, 0
         previous_box: Box | None = None
         for box, tile, overlap, tile_start, tile_end in self._pieces(start, stop):
             if box is not previous_box:
@@ -66,11 +66,13 @@ class Tiled(Tensor):
                 previous_box = box
             size = width * (tile_end - tile_start)
             if tile_end - tile_start == _numel(box):
-                tile.read(inner, tile_start, tile_end, out[box_offset : box_offset + size])
+                tile.read(
+                    inner_evaluation, tile_start, tile_end, out[box_offset : box_offset + size]
+                )
                 continue
             counts = tuple(end - begin for begin, end in box)
             tile_bytes = evaluation.take("tile", size)
-            tile.read(inner, tile_start, tile_end, tile_bytes)
+            tile.read(inner_evaluation, tile_start, tile_end, tile_bytes)
             target = (
                 out[box_offset : box_offset + width * _numel(box)].view(f"u{width}").reshape(counts)
             )

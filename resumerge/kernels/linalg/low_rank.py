@@ -132,23 +132,27 @@ def _by_gram(
 
 def _normalised(product: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the norms of the columns of a matrix, and the columns scaled to norm 1 as float32."""
-    values = np.sqrt(np.square(product).sum(axis=0))
-    return values, (product / np.where(values > 0.0, values, 1.0)).astype(np.float32)
+    norms = np.sqrt(np.square(product).sum(axis=0))
+    return norms, (product / np.where(norms > 0.0, norms, 1.0)).astype(np.float32)
 
 
 def _by_passes(
     matrix: Rows, shape: tuple[int, int], rank: int, key: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     rows, columns = shape
-    width = rank + EXTRA
-    right = normals(key, 0, columns * width).reshape(columns, width).astype(np.float32)
+    direction_count = rank + EXTRA
+    right = (
+        normals(key, 0, columns * direction_count)
+        .reshape(columns, direction_count)
+        .astype(np.float32)
+    )
     kept_energy = 0.0
     for _ in range(MOST_PASSES):
-        product = np.empty((rows, width), np.float32)
+        product = np.empty((rows, direction_count), np.float32)
         for row, band in _placed(matrix):
             np.matmul(band, right, out=product[row : row + len(band)])
         left = np.linalg.qr(product)[0]
-        product = np.zeros((columns, width), np.float32)
+        product = np.zeros((columns, direction_count), np.float32)
         for row, band in _placed(matrix):
             product += band.T @ left[row : row + len(band)]
         right, triangle = np.linalg.qr(product)

@@ -237,9 +237,9 @@ class FolderStore(Store):
 
     def download(self, name: str, path: Path, moved: Moved) -> None:
         storage = Storage()
-        nbytes = (self.folder / name).stat().st_size
+        total_bytes = (self.folder / name).stat().st_size
         present_bytes = size_of(path)
-        starts_anew = present_bytes is None or present_bytes > nbytes
+        starts_anew = present_bytes is None or present_bytes > total_bytes
         fd = storage.begin(path) if starts_anew else storage.open(path)
         try:
             offset = 0 if starts_anew or present_bytes is None else present_bytes

@@ -95,8 +95,8 @@ def _read_options(config: Config, where: str) -> LoraConfig:
         alphas |= _of_part(part, settings.alpha_pattern, settings.alpha)
         ranks |= _of_part(part, settings.rank_pattern, settings.rank)
     first_settings, *other_settings = (
-        replace(s, alpha=None, alpha_pattern={}, rank=None, rank_pattern={})
-        for s in settings_by_part.values()
+        replace(part_settings, alpha=None, alpha_pattern={}, rank=None, rank_pattern={})
+        for part_settings in settings_by_part.values()
     )
     if any(settings_of_part != first_settings for settings_of_part in other_settings):
         raise refuse(

@@ -88,13 +88,13 @@ class ExpertParameter:
             models: the model without and with the adapter, as the recipe names them.
         """
         assert isinstance(a, Stored) and isinstance(b, Stored)
-        count = len(self.experts)
+        expert_count = len(self.experts)
         changed_matrices: list[Tensor] = []
         for number, matrices in enumerate(self.experts):
             first_row = 0
             for matrix in matrices:
                 end_row = first_row + matrix.shape[0]
-                left, right = _factors(a, b, number, count, transposed, first_row, end_row)
+                left, right = _factors(a, b, number, expert_count, transposed, first_row, end_row)
                 factors = right, left, scale, False
                 changed_matrices.append(Adapted.of(matrix.name, matrix, *factors, models=models))
                 first_row = end_row
@@ -103,7 +103,7 @@ class ExpertParameter:
                 (changed_matrix.name, changed_matrix) for changed_matrix in changed_matrices
             )
         else:
-            shape = (count, *self.shape)
+            shape = (expert_count, *self.shape)
             yield self.packed, Stacked.of(self.packed, shape, tuple(changed_matrices))
 
 
@@ -212,8 +212,8 @@ class Experts:
 
 def whole_parameter(label: str, name: str, tensor: Tensor) -> ExpertParameter:
     """Return a tensor with the experts along its first axis as an `ExpertParameter`."""
-    count, rows, columns = tensor.shape
-    matrices = (_matrix(tensor, number, (rows, columns)) for number in range(count))
+    expert_count, rows, columns = tensor.shape
+    matrices = (_matrix(tensor, number, (rows, columns)) for number in range(expert_count))
     return ExpertParameter(label, name, tuple((matrix,) for matrix in matrices))
 
 
@@ -244,8 +244,8 @@ def restacked(packed: Tensor, changed: Mapping[int, Tensor], height: int) -> Ten
         height: the number of rows of a matrix.
     """
     shape = (height, packed.shape[-1])
-    count = packed.numel // math.prod(shape)
-    matrices = tuple(changed.get(n) or _matrix(packed, n, shape) for n in range(count))
+    matrix_count = packed.numel // math.prod(shape)
+    matrices = tuple(changed.get(n) or _matrix(packed, n, shape) for n in range(matrix_count))
     return Stacked.of(packed.name, packed.shape, matrices)
 
 

@@ -148,8 +148,8 @@ def _config(
         and base_tensor.shape
         and tensors[name].shape[0] != base_tensor.shape[0]
     ]
-    for rows, new_rows in row_counts:
-        config = _with_value(config, "vocab_size", rows, new_rows)
+    for old_count, new_count in row_counts:
+        config = _with_value(config, "vocab_size", old_count, new_count)
     return config
 
 

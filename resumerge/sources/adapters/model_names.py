@@ -78,8 +78,8 @@ _WITHOUT_MEANING = frozenset(
 
 def spelled(name: str) -> str:
     """Return a name in the common spelling. Its prefix stays."""
-    for pattern, to in _COMPILED:
-        name = pattern.sub(to, name)
+    for pattern, common_spelling in _COMPILED:
+        name = pattern.sub(common_spelling, name)
     return name
 
 
@@ -138,9 +138,9 @@ class ModelNames:
         given_names = list(names)
         if not given_names or any(self.find(name) for name in given_names):
             return
-        parts = given_names[0].split(".")
-        for first_part in range(len(parts) - 1):
-            ending = ".".join(parts[first_part:])
+        name_words = given_names[0].split(".")
+        for first_part in range(len(name_words) - 1):
+            ending = ".".join(name_words[first_part:])
             matching_names = [
                 name for name in self._own if name == ending or name.endswith("." + ending)
             ]

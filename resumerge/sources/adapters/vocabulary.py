@@ -35,10 +35,10 @@ def check_tokens(
     """
     tables = [name for name in of_base if is_embedding(name) or is_head(name)]
     grown_by_old_shape = {
-        old.shape: name
+        base.shape: name
         for name in tables
-        for old in [of_base[name]]
-        if tensors[name].shape != old.shape and tensors[name].shape[1:] == old.shape[1:] != ()
+        for base in [of_base[name]]
+        if tensors[name].shape != base.shape and tensors[name].shape[1:] == base.shape[1:] != ()
     }
     for name in tables:
         larger = grown_by_old_shape.get(tensors[name].shape)
@@ -67,9 +67,9 @@ def grow_biases_of_heads(tensors: dict[str, Tensor], ties: AdapterTies, refusals
         refusals: the collector of problems, to which misfits are added; none is raised.
     """
     new_row_counts = {
-        old.shape[0]: tensors[name].shape[0]
-        for name, old in ties.tensors.items()
-        if is_embedding(name) and tensors[name].shape[:1] > old.shape[:1] > ()
+        base.shape[0]: tensors[name].shape[0]
+        for name, base in ties.tensors.items()
+        if is_embedding(name) and tensors[name].shape[:1] > base.shape[:1] > ()
     }
     for name, bias in list(tensors.items()):
         weight = tensors.get(f"{name.rpartition('.')[0]}.weight")
@@ -108,17 +108,17 @@ def with_rows(name: str, table: Tensor, delta: Tensor, tokens: Sequence[int]) ->
     Returns:
         the new table, in the old table's dtype; None if the rows do not fit.
     """
-    rows = table.shape[0] if len(table.shape) == 2 else 0
+    row_count = table.shape[0] if len(table.shape) == 2 else 0
     has_fitting_rows = delta.shape == (len(tokens), *table.shape[1:]) and len(set(tokens)) == len(
         tokens
     )
-    if not tokens or not has_fitting_rows or not all(0 <= token < rows for token in tokens):
+    if not tokens or not has_fitting_rows or not all(0 <= token < row_count for token in tokens):
         return None
-    origins, firsts = np.zeros(rows, np.int64), np.arange(rows, dtype=np.int64)
+    origins, firsts = np.zeros(row_count, np.int64), np.arange(row_count, dtype=np.int64)
     origins[list(tokens)] = 1
     firsts[list(tokens)] = np.arange(len(tokens))
     no_averages = (np.zeros(1, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64))
     gathered_rows = Gathered.of(
-        name, table.shape, (table, delta), Rows.of(origins, firsts, rows, no_averages)
+        name, table.shape, (table, delta), Rows.of(origins, firsts, row_count, no_averages)
     )
     return Rounded.of(gathered_rows, table.dtype, takes_operand=True)

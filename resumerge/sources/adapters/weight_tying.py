@@ -75,7 +75,9 @@ class AdapterTies:
         module_and_parents = [".".join(words[: n + 1]) for n in range(len(words))]
         saved_modules = self._settings.modules_to_save
         return ".modules_to_save" in key or any(
-            p.endswith(s) for p in module_and_parents for s in saved_modules
+            module_name.endswith(saved_module)
+            for module_name in module_and_parents
+            for saved_module in saved_modules
         )
 
     def after(self, tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Any]]:

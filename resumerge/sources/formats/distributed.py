@@ -233,8 +233,8 @@ def _of_model(
     Raises:
         InputError: there is no model, or more than one.
     """
-    tensors = [key for key, entry in entries.items() if entry.name == "TensorStorageMetadata"]
-    prefix_counts = Counter(_home(paths[key]) for key in tensors)
+    tensor_keys = [key for key, entry in entries.items() if entry.name == "TensorStorageMetadata"]
+    prefix_counts = Counter(_home(paths[key]) for key in tensor_keys)
     model_prefixes = [model_prefix for model_prefix in prefix_counts if model_prefix]
     if len(model_prefixes) > 1:
         raise refuse(
@@ -251,7 +251,7 @@ def _of_model(
         path_in_model = (
             path[len(model_prefix) :] if path[: len(model_prefix)] == model_prefix else ()
         )
-        if key in tensors and (path_in_model if model_prefix else len(path) == 1):
+        if key in tensor_keys and (path_in_model if model_prefix else len(path) == 1):
             name = ".".join(path_in_model)
             if name in keys_by_name:
                 raise _unfit(where, "each tensor once", f"{name[:200]!r} twice")
@@ -344,13 +344,13 @@ def _check_cover(name: str, shape: tuple[int, ...], chunks: Sequence[Chunk], whe
         raise _unfit(where, expected_chunks, "chunks of other dimensions")
     cell_count = 1
     cell_ends: list[dict[int, int]] = []
-    for axis, count in enumerate(shape):
-        cuts = sorted({chunk.offsets[axis] for chunk in chunks})
-        cell_ends.append(dict(pairwise([*cuts, count])))
-        cell_count *= len(cuts)
+    for axis, length in enumerate(shape):
+        cell_starts = sorted({chunk.offsets[axis] for chunk in chunks})
+        cell_ends.append(dict(pairwise([*cell_starts, length])))
+        cell_count *= len(cell_starts)
     for chunk in chunks:
-        for offset, count, end in zip(chunk.offsets, chunk.shape, cell_ends):
-            if offset + count != end[offset]:
+        for offset, length, end in zip(chunk.offsets, chunk.shape, cell_ends):
+            if offset + length != end[offset]:
                 chunk_end = [a + b for a, b in zip(chunk.offsets, chunk.shape)]
                 chunk_range = f"{list(chunk.offsets)} to {chunk_end}: a gap, or an overlap"
                 raise _unfit(where, expected_chunks, chunk_range)

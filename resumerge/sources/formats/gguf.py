@@ -260,8 +260,8 @@ class _Reader:
             if name in previous_names:
                 self._bad("each name once", f"{name!r} twice")
             previous_names.add(name)
-            kind = self._take("I")
-            yield name, self._array(name) if kind == _ARRAY else self._value(name, kind)
+            value_type = self._take("I")
+            yield name, self._array(name) if value_type == _ARRAY else self._value(name, value_type)
 
     def _value(self, name: str, kind: int) -> Any:
         if kind in _NUMBERS:
@@ -276,17 +276,17 @@ class _Reader:
         self._bad("a type of values from 0 to 12", f"{name!r} of type {kind}")
 
     def _array(self, name: str) -> tuple[Any, ...] | None:
-        kind, count = self._take("I"), self._take("Q")
-        if kind not in _NUMBERS and kind not in (_BOOL, _TEXT):
-            self._bad("an array of numbers or texts", f"{name!r}, of type {kind}")
-        if count > MOST_IN_ARRAY:
-            self._bad(f"at most {MOST_IN_ARRAY:,} elements", f"{name!r} of {count:,}")
-        if count <= KEPT or name in self.whole:
-            return tuple(self._value(name, kind) for _ in range(count))
-        if kind == _TEXT:
-            self._pass_texts(count, name)
+        element_type, element_count = self._take("I"), self._take("Q")
+        if element_type not in _NUMBERS and element_type not in (_BOOL, _TEXT):
+            self._bad("an array of numbers or texts", f"{name!r}, of type {element_type}")
+        if element_count > MOST_IN_ARRAY:
+            self._bad(f"at most {MOST_IN_ARRAY:,} elements", f"{name!r} of {element_count:,}")
+        if element_count <= KEPT or name in self.whole:
+            return tuple(self._value(name, element_type) for _ in range(element_count))
+        if element_type == _TEXT:
+            self._pass_texts(element_count, name)
             return None
-        bytes_left = count * struct.calcsize("<" + _NUMBERS.get(kind, "B"))
+        bytes_left = element_count * struct.calcsize("<" + _NUMBERS.get(element_type, "B"))
         while bytes_left:
             step = min(bytes_left, HEADER_PIECE_BYTES)
             self._need(step)
@@ -327,10 +327,12 @@ class _Reader:
     def _tensor_entry(self) -> tuple[str, tuple[int, ...], int, int]:
         """Return the name, shape, type and offset of a tensor."""
         name = self._text(LONGEST_NAME, "the name of a tensor")
-        count = self._take("I")
-        if count > MOST_DIMENSIONS:
-            self._bad(f"at most {MOST_DIMENSIONS} dimensions", f"tensor {name!r} with {count}")
-        shape = tuple(self._take("Q") for _ in range(count))[::-1]
+        dimension_count = self._take("I")
+        if dimension_count > MOST_DIMENSIONS:
+            self._bad(
+                f"at most {MOST_DIMENSIONS} dimensions", f"tensor {name!r} with {dimension_count}"
+            )
+        shape = tuple(self._take("Q") for _ in range(dimension_count))[::-1]
         if math.prod(shape) > MOST_ELEMENTS or max(shape, default=0) > MOST_ELEMENTS:
             self._bad(f"at most {MOST_ELEMENTS:,} elements", f"tensor {name!r}: {list(shape)}")
         return name, shape, self._take("I"), self._take("Q")
@@ -346,21 +348,21 @@ class _Reader:
             alignment: the alignment of tensors in the file, in bytes.
         """
         tensors, coded_blocks = dict[str, Stored](), dict[str, GgufBlocks]()
-        for name, shape, kind, offset in entries:
+        for name, shape, type_code, offset in entries:
             if name in tensors:
                 self._bad("each name once", f"tensor {name!r} twice")
-            if kind in PLAIN:
-                tensor = Stored(name, PLAIN[kind], shape, self.file, begin + offset)
+            if type_code in PLAIN:
+                tensor = Stored(name, PLAIN[type_code], shape, self.file, begin + offset)
             else:
-                scheme, elements, nbytes = self._coding(name, kind)
-                if not shape or shape[-1] % elements:
+                scheme, block_elements, block_bytes = self._coding(name, type_code)
+                if not shape or shape[-1] % block_elements:
                     self._bad(
-                        f"rows of whole blocks, each of {elements} elements",
+                        f"rows of whole blocks, each of {block_elements} elements",
                         f"tensor {name!r} in {scheme}, of shape {list(shape)}",
                     )
-                packed_shape = (*shape[:-1], shape[-1] // elements * nbytes)
+                packed_shape = (*shape[:-1], shape[-1] // block_elements * block_bytes)
                 tensor = Stored(name, "U8", packed_shape, self.file, begin + offset)
-                coded_blocks[name] = GgufBlocks(scheme, elements, nbytes, shape)
+                coded_blocks[name] = GgufBlocks(scheme, block_elements, block_bytes, shape)
             tensors[name] = tensor
         end = begin
         for tensor in sorted(tensors.values(), key=lambda t: (t.offset, t.nbytes)):

@@ -45,14 +45,14 @@ class Safetensors(WeightFormat):
     def read_header(self, read: ReadRange, *, size: int, file: str, where: str) -> Header:
         first8 = read(0, 8)
         length = _header_length(first8, file_size=size, where=where)
-        header = read(8, 8 + length)
-        entries = _json_object(header, where)
-        tensors = _tensors(entries, len(header), file_size=size, file=file, where=where)
+        header_bytes = read(8, 8 + length)
+        entries = _json_object(header_bytes, where)
+        tensors = _tensors(entries, len(header_bytes), file_size=size, file=file, where=where)
         texts = entries.get(METADATA)
         texts = texts.items() if isinstance(texts, dict) else ()
         metadata = {key: text for key, text in texts if isinstance(text, str)}
-        digest = xxhash.xxh3_128_hexdigest(header)
-        return Header(tensors, digest, metadata=metadata, first=first8 + header)
+        digest = xxhash.xxh3_128_hexdigest(header_bytes)
+        return Header(tensors, digest, metadata=metadata, first=first8 + header_bytes)
 
 
 def _header_length(first8: bytes, *, file_size: int, where: str) -> int:
@@ -143,8 +143,8 @@ def _tensor(
         raise damaged(
             FORMAT, where, "dtype, shape and data_offsets", f"tensor {name!r} without some of these"
         ) from None
-    counts = [begin, end, *shape] if isinstance(shape, list) else [None]
-    if any(type(count) is not int or count < 0 for count in counts):
+    whole_numbers = [begin, end, *shape] if isinstance(shape, list) else [None]
+    if any(type(count) is not int or count < 0 for count in whole_numbers):
         raise damaged(
             FORMAT, where, "shape and offsets in whole numbers", f"tensor {name!r}: {entry}"
         )

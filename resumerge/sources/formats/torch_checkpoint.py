@@ -61,17 +61,17 @@ class TorchCheckpoint(WeightFormat):
         first_bytes = read(0, min(size, 64))
         stream = _Stream(read, size, where)
         if first_bytes.startswith(b"PK\x03\x04"):
-            values, places, digest = _zip_archive(stream, read, where)
+            content, places, digest = _zip_archive(stream, read, where)
         elif first_bytes.startswith(LEGACY_MAGIC):
-            values, places, digest = _legacy_file(stream, read, where)
+            content, places, digest = _legacy_file(stream, read, where)
         else:
             expected_kind = "a torch checkpoint (a zip archive)"
             raise damaged_from_start(
                 FORMAT, where, first_bytes, expected_kind, f"a file with {first_bytes[:8]!r}"
             )
-        state, left_out = _state_dict(values)
+        state, left_out = _state_dict(content)
         if state is None:
-            raise _damaged(where, "a dictionary of tensors", _kind(values))
+            raise _damaged(where, "a dictionary of tensors", _kind(content))
         tensors = {}
         for name, value in state.items():
             if not isinstance(value, View):
@@ -112,10 +112,10 @@ def read_tensor(
     first_bytes = read(0, min(size, 64))
     if not first_bytes.startswith(b"PK\x03\x04"):
         raise _damaged(where, f"a zip archive for {name[:200]!r}", f"{first_bytes[:8]!r}")
-    value, places, digest = _zip_archive(_Stream(read, size, where), read, where)
-    if not isinstance(value, View):
-        raise _damaged(where, f"the tensor {name[:200]!r}", _kind(value))
-    return _tensor(name, value, places, file, where), digest
+    content, places, digest = _zip_archive(_Stream(read, size, where), read, where)
+    if not isinstance(content, View):
+        raise _damaged(where, f"the tensor {name[:200]!r}", _kind(content))
+    return _tensor(name, content, places, file, where), digest
 
 
 @dataclass(frozen=True)
@@ -207,8 +207,8 @@ def _zip_archive(
         raise
     except (zipfile.BadZipFile, *_ZIP_ERRORS) as error:
         raise _damaged(where, "a complete zip archive", str(error)[:200]) from None
-    values = read_pickle(io.BytesIO(pickle_bytes), where).value
-    needed_keys = {view.storage.key for view in _views(values)}
+    content = read_pickle(io.BytesIO(pickle_bytes), where).value
+    needed_keys = {view.storage.key for view in _views(content)}
     places = {
         name.removeprefix(folder + "data/"): _stored(entry, stream, read, where)
         for name, entry in entries.items()
@@ -216,7 +216,7 @@ def _zip_archive(
     }
     description_hash = xxhash.xxh3_128(pickle_bytes)
     description_hash.update(repr(sorted(places.items())).encode())
-    return values, places, description_hash.hexdigest()
+    return content, places, description_hash.hexdigest()
 
 
 _ZIP_ERRORS = (
@@ -265,7 +265,7 @@ def _legacy_file(
     size = stream.seek(0, io.SEEK_END)
     stream.seek(0)
     buffered_stream = _Buffered(stream, 1 << 16)
-    _magic, (protocol, _), (machine, _), (values, storages), (keys, _) = (
+    _magic, (protocol, _), (machine, _), (content, storages), (keys, _) = (
         read_pickle(buffered_stream, where) for _ in range(5)
     )
     if protocol != 1001 or not isinstance(machine, dict) or not machine.get("little_endian"):
@@ -285,7 +285,7 @@ def _legacy_file(
             raise _damaged(where, "all of its storages", f"{size} bytes: the file is truncated")
         places[key] = _Place(position + 8, nbytes)
         position += 8 + nbytes
-    return values, places, description_hash.hexdigest()
+    return content, places, description_hash.hexdigest()
 
 
 def _views(values: Any) -> list[View]:
@@ -343,21 +343,22 @@ def _tensor(name: str, view: View, extents: Mapping[str, _Place], file: str, whe
     storage_place = extents.get(view.storage.key)
     if storage_place is None:
         raise broken(f"the storage {view.storage.key[:60]!r} in the file", "it is missing")
-    width = BITS[view.dtype] // 8
+    element_bytes = BITS[view.dtype] // 8
     numel = 1
     for count in shape:
         numel *= count
-    if numel * width >= LARGEST:
+    if numel * element_bytes >= LARGEST:
         raise broken("a tensor that memory can address", f"shape {list(shape)}")
     last_element = (
         offset + sum((n - 1) * stride for n, stride in zip(shape, strides)) if numel else -1
     )
-    if (last_element + 1) * width > storage_place.nbytes:
+    if (last_element + 1) * element_bytes > storage_place.nbytes:
         raise broken(
-            f"data within {storage_place.nbytes} bytes", f"element {last_element} of {width} bytes"
+            f"data within {storage_place.nbytes} bytes",
+            f"element {last_element} of {element_bytes} bytes",
         )
     is_contiguous = numel == 0 or strides_in_order(shape, strides)
-    start = storage_place.start + offset * width
+    start = storage_place.start + offset * element_bytes
     return Stored(name, view.dtype, shape, file, start, None if is_contiguous else strides)
 
 

@@ -34,21 +34,24 @@ def config_of(
     Raises:
         InputError: a value is missing or invalid.
     """
-    hidden, heads = metadata.needed("embedding_length"), metadata.needed("attention.head_count")
-    layers = metadata.needed("block_count")
-    width = metadata.size("attention.key_length") or hidden // heads
-    rotated_width = metadata.size("rope.dimension_count") or width
+    hidden_size, head_count = (
+        metadata.needed("embedding_length"),
+        metadata.needed("attention.head_count"),
+    )
+    layer_count = metadata.needed("block_count")
+    head_width = metadata.size("attention.key_length") or hidden_size // head_count
+    rotated_width = metadata.size("rope.dimension_count") or head_width
     theta = metadata.number("rope.freq_base") or USUAL_THETA
     config: dict[str, Any] = {
         "architectures": [family.architecture],
         "model_type": family.model_type,
         "vocab_size": raw["token_embd.weight"].shape[0],
-        "hidden_size": hidden,
+        "hidden_size": hidden_size,
         "intermediate_size": metadata.size("feed_forward_length"),
-        "num_hidden_layers": layers,
-        "num_attention_heads": heads,
-        "num_key_value_heads": metadata.size("attention.head_count_kv") or heads,
-        "head_dim": width,
+        "num_hidden_layers": layer_count,
+        "num_attention_heads": head_count,
+        "num_key_value_heads": metadata.size("attention.head_count_kv") or head_count,
+        "head_dim": head_width,
         "max_position_embeddings": metadata.needed("context_length"),
         "rms_norm_eps": metadata.number("attention.layer_norm_rms_epsilon"),
         "rope_theta": theta,
@@ -69,10 +72,10 @@ def config_of(
     ):
         config[key] = metadata.token(token)
     if family.model_type in ("gemma2", "gemma3_text"):
-        is_large = (family.model_type, layers) in LARGE_GEMMAS
-        config["query_pre_attn_scalar"] = hidden // heads if is_large else width
-    if family.model_type == "phi3" and rotated_width != width:
-        config["partial_rotary_factor"] = rotated_width / width
+        is_large = (family.model_type, layer_count) in LARGE_GEMMAS
+        config["query_pre_attn_scalar"] = hidden_size // head_count if is_large else head_width
+    if family.model_type == "phi3" and rotated_width != head_width:
+        config["partial_rotary_factor"] = rotated_width / head_width
     if family.model_type in ("llama", "mixtral", "qwen3", "qwen3_moe"):
         config["attention_bias"] = "blk.0.attn_q.bias" in raw
     if family.model_type == "llama":

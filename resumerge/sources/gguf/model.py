@@ -88,9 +88,9 @@ class _Model:
         if not config:
             config = config_of(self.metadata, self.family, self._shaped(), FLOATS[dtype], read)
         tensors = dict[str, Tensor]()
-        for name, stored in self.raw.items():
+        for name, file_tensor in self.raw.items():
             if name not in TENSORS:
-                for tensor in self._tensors(name, stored):
+                for tensor in self._tensors(name, file_tensor):
                     tensors[tensor.name] = Rounded.of(tensor, dtype, takes_operand=True)
         self._check_complete(tensors)
         left_out = (
@@ -175,14 +175,14 @@ class _Model:
     def _tensors(self, name: str, stored: Stored) -> Iterator[Tensor]:
         """Yield the tensors of transformers that a tensor of the file stands for."""
         match = _NAME.fullmatch(name)
-        layer, module, kind = match.groups() if match else (None, name, "")
+        layer, module, suffix = match.groups() if match else (None, name, "")
         table = self.family.top if layer is None else self.family.layer
-        count = self.metadata.needed("block_count")
-        if module not in table or (layer is not None and int(layer) >= count):
+        layer_count = self.metadata.needed("block_count")
+        if module not in table or (layer is not None and int(layer) >= layer_count):
             raise refuse(
                 "The architecture of a model in GGUF has no such tensor",
                 where=f"{self.source.ref.text}: {name}",
-                expected=f"a tensor of {self.family.model_type} with {count} layers",
+                expected=f"a tensor of {self.family.model_type} with {layer_count} layers",
                 found=f"{name[:100]} {list(self._shape(name))}",
                 fix="name the model that the file was made from",
             )
@@ -192,10 +192,10 @@ class _Model:
         if stored.numel == 0:
             raise self._unfit(name, "elements", self._shape(name))
         if "{}" in new_name:
-            yield from self._experts(name, stored, f"{new_name}.{kind}")
+            yield from self._experts(name, stored, f"{new_name}.{suffix}")
             return
         shape = self._shape(name)
-        tensor = self._decoded(f"{new_name}.{kind}", stored, self.coded.get(name), shape)
+        tensor = self._decoded(f"{new_name}.{suffix}", stored, self.coded.get(name), shape)
         if module == SHARED_GATE and len(shape) == 1:
             tensor = replace(tensor, shape=(1, *shape))
         if self.family.pairs and module in ("attn_q", "attn_k"):
@@ -219,10 +219,10 @@ class _Model:
             stored: the packed tensor of the file: bytes (U8) if it has blocks of codes.
             known: transformers' name of a matrix, with ``{}`` for the expert's number.
         """
-        experts, shape = self.metadata.needed("expert_count"), self._shape(name)
-        if len(shape) != 3 or shape[0] != experts:
-            raise self._unfit(name, f"matrices of {experts} experts", shape)
-        for number in range(experts):
+        expert_count, shape = self.metadata.needed("expert_count"), self._shape(name)
+        if len(shape) != 3 or shape[0] != expert_count:
+            raise self._unfit(name, f"matrices of {expert_count} experts", shape)
+        for number in range(expert_count):
             expert_matrix = part_of(stored, stored.name, stored.shape[1:], number)
             assert isinstance(expert_matrix, Stored)
             yield self._decoded(
@@ -232,16 +232,18 @@ class _Model:
     def _in_halves(self, name: str, module: str, tensor: Tensor) -> Tensor:
         """Return the weight of queries or keys with its rows in transformers' order."""
         key = "attention.head_count" if module == "attn_q" else "attention.head_count_kv"
-        heads = self.metadata.size(key) or self.metadata.needed("attention.head_count")
+        head_count = self.metadata.size(key) or self.metadata.needed("attention.head_count")
         rows = tensor.shape[0] if tensor.shape else 0
-        if rows % (2 * heads):
-            raise self._unfit(name, f"rows for {heads} heads, an even number each", tensor.shape)
-        return Halved.of(tensor, rows // heads)
+        if rows % (2 * head_count):
+            raise self._unfit(
+                name, f"rows for {head_count} heads, an even number each", tensor.shape
+            )
+        return Halved.of(tensor, rows // head_count)
 
     def _check_complete(self, tensors: dict[str, Tensor]) -> None:
         """Check that all layers have the same tensors, and that embedding and last norm exist."""
-        count = self.metadata.needed("block_count")
-        layers = [set[str]() for _ in range(min(count, len(self.raw) + 1))]
+        layer_count = self.metadata.needed("block_count")
+        layers = [set[str]() for _ in range(min(layer_count, len(self.raw) + 1))]
         for name in self.raw:
             number_text, _, tensor_name = name.removeprefix("blk.").partition(".")
             if name.startswith("blk.") and int(number_text) < len(layers):
@@ -253,13 +255,13 @@ class _Model:
             for layer_number, layer_tensors in enumerate(layers)
             for tensor_name in tensors_of_layers - layer_tensors
         ]
-        if len(layers) < count or not tensors_of_layers:
+        if len(layers) < layer_count or not tensors_of_layers:
             missing_tensors.append(f"the tensors of layer {len(layers) - 1}")
         if missing_tensors := sorted([*missing_outside, *missing_tensors]):
             raise refuse(
                 "Tensors of a model in GGUF are missing",
                 where=self.source.ref.text,
-                expected=f"{count} layers with the same tensors",
+                expected=f"{layer_count} layers with the same tensors",
                 found=f"no {some(missing_tensors)}",
                 fix="download the file again; one of several files is named by the first",
             )

@@ -41,7 +41,10 @@ def scaled_positions(
     Raises:
         InputError: the positions are scaled in a way that config.json cannot state.
     """
-    kind, factor = metadata.of_model("rope.scaling.type"), metadata.number("rope.scaling.factor")
+    scaling_type, factor = (
+        metadata.of_model("rope.scaling.type"),
+        metadata.number("rope.scaling.factor"),
+    )
     original_length = metadata.size("rope.scaling.original_context_length")
     if OF_LLAMA in tensors:
         factors = _factors(metadata, tensors[OF_LLAMA], read)
@@ -63,11 +66,11 @@ def scaled_positions(
                 ],
             },
         }
-    if kind in (None, "none") or (kind == "linear" and factor in (None, 1.0)):
+    if scaling_type in (None, "none") or (scaling_type == "linear" and factor in (None, 1.0)):
         return {}
-    if kind == "linear":
+    if scaling_type == "linear":
         return {"rope_scaling": {"rope_type": "linear", "factor": factor}}
-    if kind == "yarn" and factor is not None and original_length is not None:
+    if scaling_type == "yarn" and factor is not None and original_length is not None:
         return {
             "rope_scaling": {
                 "rope_type": "yarn",
@@ -75,7 +78,7 @@ def scaled_positions(
                 "original_max_position_embeddings": original_length,
             }
         }
-    raise _unknown(metadata, f"rope.scaling.type {str(kind)[:40]!r}")
+    raise _unknown(metadata, f"rope.scaling.type {str(scaling_type)[:40]!r}")
 
 
 def _of_llama(metadata: Metadata, factors: np.ndarray, head: int, theta: float) -> dict[str, Any]:

@@ -106,8 +106,8 @@ class _Tokenizer:
             "clean_up_tokenization_spaces": False,
             **{f"{name}_token": token for name, token in self._special.items()},
         }
-        if length := self._metadata.size("context_length"):
-            settings["model_max_length"] = length
+        if context_length := self._metadata.size("context_length"):
+            settings["model_max_length"] = context_length
         if template := self._metadata.text("tokenizer.chat_template"):
             settings["chat_template"] = template
         tokenizer = {

@@ -143,14 +143,14 @@ class Adapted(Tensor):
             return
         import torch
 
-        inner = evaluation.inner()
+        inner_evaluation = evaluation.inner()
         exact_results = self._keeping_exact(evaluation, out) if evaluation.measures else None
         weight_bytes = out
         if exact_results or not self._in_place:
             weight_bytes = evaluation.take("weight", self._weight_bytes(stop - start))
-        self.weight.read(inner, start, stop, weight_bytes)
+        self.weight.read(inner_evaluation, start, stop, weight_bytes)
         weight, results = _as_torch(weight_bytes, self.weight.dtype), _as_torch(out, self.dtype)
-        change = evaluation.held.get(self, self.held_bytes, lambda: self._change(inner))
+        change = evaluation.held.get(self, self.held_bytes, lambda: self._change(inner_evaluation))
         position = 0
         for rows, columns in _pieces(self.matrix, start, stop):
             shape = (rows.stop - rows.start, columns.stop - columns.start)

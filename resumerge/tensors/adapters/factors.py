@@ -165,14 +165,16 @@ class Factors(BothMatrices):
         self, evaluation: Evaluation, number: int, pair: tuple[Tensor, Tensor]
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
         rows, columns = self.matrix
-        inner = evaluation.inner()
+        inner_evaluation = evaluation.inner()
         rows_at_once = max(1, AT_ONCE // columns)
 
         def difference() -> Iterator[np.ndarray]:
             for top in range(0, rows, rows_at_once):
                 start, stop = top * columns, min(top + rows_at_once, rows) * columns
-                values, base_values = (tensor.floats(inner, start, stop) for tensor in pair)
-                yield np.subtract(values, base_values, out=values).reshape(-1, columns)
+                model_values, base_values = (
+                    tensor.floats(inner_evaluation, start, stop) for tensor in pair
+                )
+                yield np.subtract(model_values, base_values, out=model_values).reshape(-1, columns)
 
         held_pieces = list(difference()) if rows * columns <= HELD else None
         try:

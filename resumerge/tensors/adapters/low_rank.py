@@ -46,10 +46,10 @@ class Change:
             rows: the rows of the whole weight that the part consists of.
             columns: the columns of the whole weight that the part consists of.
         """
-        left, unit = _as_integers(self._left[rows], 1, self._bits)
+        left, row_unit = _as_integers(self._left[rows], 1, self._bits)
         change = left @ self._right[:, columns]
         change *= self._right_unit[:, columns]
-        change *= unit * self._scale
+        change *= row_unit * self._scale
         weight += change
         if self.factors is not None:
             weight *= self.factors[columns] if self.transposed else self.factors[rows, None]

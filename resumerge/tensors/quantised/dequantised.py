@@ -162,18 +162,22 @@ class Dequantised(Tensor):
         return own_buffers + max(child.working_bytes(piece_elements) for child in self.children())
 
     def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
-        values, inner, columns = out.view(np.float32), evaluation.inner(), self.columns
+        out_floats, inner_evaluation, columns = (
+            out.view(np.float32),
+            evaluation.inner(),
+            self.columns,
+        )
         rows_at_once, end_row = max(1, PIECE_ELEMENTS // columns), -(-stop // columns)
         for top in range(start // columns, end_row, rows_at_once) if start < stop else ():
             bottom = min(top + rows_at_once, end_row)
             begin, end = top * columns, min(bottom * columns, self.numel)
             part_start, part_stop = max(begin, start), min(end, stop)
-            target = values[part_start - start : part_stop - start]
+            target = out_floats[part_start - start : part_stop - start]
             if end - begin == (bottom - top) * columns == len(target):
-                self._compute(evaluation, inner, top, bottom, target)
+                self._compute(evaluation, inner_evaluation, top, bottom, target)
             else:
                 whole_rows = evaluation.take("rows", (bottom - top) * columns * 4).view(np.float32)
-                self._compute(evaluation, inner, top, bottom, whole_rows)
+                self._compute(evaluation, inner_evaluation, top, bottom, whole_rows)
                 target[:] = whole_rows[part_start - begin : part_stop - begin]
 
     def as_json(self) -> dict[str, Any]:
@@ -201,8 +205,8 @@ class Dequantised(Tensor):
     def _blocks_of(self, row: int) -> int:
         """Return the number of the first block of a row."""
         matrix, row = divmod(row, self.rows)
-        height, width = self.grid
-        return (matrix * height + row // self.block[0]) * width
+        grid_rows, grid_columns = self.grid
+        return (matrix * grid_rows + row // self.block[0]) * grid_columns
 
     def _compute(
         self, evaluation: Evaluation, inner: Evaluation, top: int, bottom: int, out: np.ndarray
@@ -254,13 +258,16 @@ class Dequantised(Tensor):
             top: the number of the first row.
             matrix: the rows, float32.
         """
-        count, (height, width) = len(matrix), self.grid
-        first_block, end_block = self._blocks_of(top), self._blocks_of(top + count - 1) + width
-        grid = tensor.floats(inner, first_block, end_block).reshape(-1, width)
-        if len(grid) != count:
-            rows = np.arange(top, top + count)
-            rows = rows // self.rows * height + rows % self.rows // self.block[0]
-            grid = grid[rows - first_block // width]
+        row_count, (grid_rows, grid_columns) = len(matrix), self.grid
+        first_block, end_block = (
+            self._blocks_of(top),
+            self._blocks_of(top + row_count - 1) + grid_columns,
+        )
+        grid = tensor.floats(inner, first_block, end_block).reshape(-1, grid_columns)
+        if len(grid) != row_count:
+            rows = np.arange(top, top + row_count)
+            rows = rows // self.rows * grid_rows + rows % self.rows // self.block[0]
+            grid = grid[rows - first_block // grid_columns]
         columns = self._columns(evaluation)
         if columns is not None:
             with np.errstate(all="ignore"):  # a model's scales may be 0, infinite or NaN

@@ -94,11 +94,11 @@ class Encoded(Tensor):
         size, nbytes = self.elements, self.block_bytes
         first_block, end_block = start // nbytes, -(-stop // nbytes)
         raw = evaluation.take("floats", (end_block - first_block) * size * 4)
-        inner = evaluation.inner()
+        inner_evaluation = evaluation.inner()
         if evaluation.measures:
             block = evaluation.block_elements // nbytes * size
-            inner = inner.comparing(self._measuring(evaluation), block)
-        self.operand.read(inner, first_block * size, end_block * size, raw)
+            inner_evaluation = inner_evaluation.comparing(self._measuring(evaluation), block)
+        self.operand.read(inner_evaluation, first_block * size, end_block * size, raw)
         floats_of_blocks = raw.view(np.float32).reshape(-1, size)
         has_whole_blocks = len(out) == (end_block - first_block) * nbytes
         blocks = (

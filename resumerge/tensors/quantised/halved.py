@@ -42,8 +42,10 @@ class Halved(Tensor):
         return replace(self, operand=operand)
 
     def no_longer_read(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
-        group = max(1, self.group * self._columns)
-        yield from self.operand.no_longer_read(start // group * group, stop // group * group)
+        group_elements = max(1, self.group * self._columns)
+        yield from self.operand.no_longer_read(
+            start // group_elements * group_elements, stop // group_elements * group_elements
+        )
 
     def reads(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
         for _, _, operand_start, operand_end in self._pieces(start, stop):
@@ -54,11 +56,11 @@ class Halved(Tensor):
         return most_elements * (BITS[self.dtype] // 8) + self.operand.working_bytes(most_elements)
 
     def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
-        inner, columns, width = evaluation.inner(), self._columns, BITS[self.dtype] // 8
+        inner_evaluation, columns, width = evaluation.inner(), self._columns, BITS[self.dtype] // 8
         target = out.view(f"u{width}")
         for begin, end, operand_start, operand_end in self._pieces(start, stop):
             raw = evaluation.take("halved", (operand_end - operand_start) * width)
-            self.operand.read(inner, operand_start, operand_end, raw)
+            self.operand.read(inner_evaluation, operand_start, operand_end, raw)
             rows = raw.view(f"u{width}").reshape(-1, columns)[::2]
             top = begin // columns * columns
             if rows.size == end - begin:
@@ -80,12 +82,12 @@ class Halved(Tensor):
             (first element, one past the last, first element in the operand, one past the last in
             the operand).
         """
-        columns, half = self._columns, self.group // 2
+        columns, half_rows = self._columns, self.group // 2
         while start < stop:
-            number, row = divmod(start // columns, half)
-            end = min(stop, (number + 1) * half * columns)
-            group, odd_offset = divmod(number, 2)
+            number, row = divmod(start // columns, half_rows)
+            end = min(stop, (number + 1) * half_rows * columns)
+            group_number, odd_offset = divmod(number, 2)
             rows = -(-end // columns) - start // columns
-            first_row = group * self.group + 2 * row + odd_offset
+            first_row = group_number * self.group + 2 * row + odd_offset
             yield start, end, first_row * columns, (first_row + 2 * rows - 1) * columns
             start = end

@@ -52,7 +52,10 @@ class Interleaved(Tensor):
     def reads(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
         if start < stop:
             size = self.group_elements
-            yield from self.operand.reads(start // size * size, -(-stop // size) * size)
+            yield from self.operand.reads(
+                start // size * size,
+                -(-stop // size) * size,
+            )
 
     def working_bytes(self, elements: int) -> float:
         most_elements = min(self.numel, elements + 2 * self.group_elements)

@@ -66,17 +66,17 @@ class PackedBlocks(Tensor):
         return decoding_bytes + self.coded.working_bytes(PIECE_ELEMENTS)
 
     def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
-        values, inner, size = out.view(np.float32), evaluation.inner(), self.elements
+        out_floats, inner_evaluation, size = out.view(np.float32), evaluation.inner(), self.elements
         blocks_at_once, end_block = PIECE_ELEMENTS // size, -(-stop // size)
         for first_block in range(start // size, end_block, blocks_at_once) if start < stop else ():
             piece_end = min(first_block + blocks_at_once, end_block)
             raw = evaluation.take("coded", (piece_end - first_block) * self.block_bytes)
             self.coded.read(
-                inner, first_block * self.block_bytes, piece_end * self.block_bytes, raw
+                inner_evaluation, first_block * self.block_bytes, piece_end * self.block_bytes, raw
             )
             blocks = raw.reshape(-1, self.block_bytes)
             begin, end = max(start, first_block * size), min(stop, piece_end * size)
-            target = values[begin - start : end - start]
+            target = out_floats[begin - start : end - start]
             if len(target) == (piece_end - first_block) * size:
                 self.decode(blocks, target.reshape(-1, size))
             else:

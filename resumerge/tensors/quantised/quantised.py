@@ -147,10 +147,12 @@ class Quantised(Tensor):
     def reads(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
         """Yield the ranges from which codes are computed. Scales are held and need no reads."""
         if start < (codes_end := min(stop, self.code_bytes)):
-            columns, height = self.columns, self.rows_at_once
-            top = start // self._code_row // height * height
-            bottom = -(-codes_end // self.bytes_at_once) * height
-            yield from self.weight.reads(top * columns, min(bottom * columns, self.weight.numel))
+            columns, rows_at_once = self.columns, self.rows_at_once
+            top_row = start // self._code_row // rows_at_once * rows_at_once
+            bottom_row = -(-codes_end // self.bytes_at_once) * rows_at_once
+            yield from self.weight.reads(
+                top_row * columns, min(bottom_row * columns, self.weight.numel)
+            )
 
     def reads_once(self) -> Iterator[tuple[Tensor, int, int]]:
         """Yield the reads of the whole weight, if it has a factor."""
@@ -226,16 +228,18 @@ class Quantised(Tensor):
         """Write bytes ``start:stop`` of this tensor, all of which come after the codes."""
         if start >= stop:
             return
-        height, width = self.block[0], self._scale_row
+        block_rows, scale_row_bytes = self.block[0], self._scale_row
         first_byte, end_byte = start - self.code_bytes, stop - self.code_bytes
-        bands_at_once = self.rows_at_once // height
+        bands_at_once = self.rows_at_once // block_rows
         for band in range(
-            first_byte // width // bands_at_once * bands_at_once, self.grid[0], bands_at_once
+            first_byte // scale_row_bytes // bands_at_once * bands_at_once,
+            self.grid[0],
+            bands_at_once,
         ):
-            if band * width >= end_byte:
+            if band * scale_row_bytes >= end_byte:
                 break
             if not scales.known[band : band + bands_at_once].all():
-                top = band * height
+                top = band * block_rows
                 bottom = min(top + self.rows_at_once, self.rows)
                 codes = evaluation.take("quantised", (bottom - top) * self._code_row)
                 self._compute(evaluation.comparing(None), top, bottom, codes, scales)
@@ -251,7 +255,7 @@ class Quantised(Tensor):
         self, evaluation: Evaluation, top: int, bottom: int, out: np.ndarray, held: _Scales
     ) -> None:
         """Write the codes of rows ``top:bottom``, which are whole blocks, and hold their scales."""
-        columns, (height, width) = self.columns, self.block
+        columns, (block_rows, block_columns) = self.columns, self.block
         measured_runs = list[tuple[Vector, Sequence[Vector], Vector]]()
         weight_evaluation = evaluation
         if evaluation.measures:
@@ -259,16 +263,16 @@ class Quantised(Tensor):
                 lambda *run: measured_runs.append(run), self.rows_at_once * columns
             )
         weight_floats = self._values(weight_evaluation, top * columns, bottom * columns)
-        maxima = block_maxima(weight_floats, columns, width)
-        if height > 1:
-            maxima = np.maximum.reduceat(maxima, np.arange(0, bottom - top, height))
+        maxima = block_maxima(weight_floats, columns, block_columns)
+        if block_rows > 1:
+            maxima = np.maximum.reduceat(maxima, np.arange(0, bottom - top, block_rows))
         stored_scales, scales = self.form.scaled(maxima, held.factor)
-        grid_rows = slice(top // height, -(-bottom // height))
+        grid_rows = slice(top // block_rows, -(-bottom // block_rows))
         held.stored[grid_rows] = stored_scales.reshape(-1, self._scale_row)
         held.known[grid_rows] = True
-        grid = np.repeat(scales, height, axis=0)[: bottom - top] if height > 1 else scales
+        grid = np.repeat(scales, block_rows, axis=0)[: bottom - top] if block_rows > 1 else scales
         grid = np.ascontiguousarray(grid)
-        quantise(weight_floats, columns, grid, width, self.form.code, out)
+        quantise(weight_floats, columns, grid, block_columns, self.form.code, out)
         for reference, other_operands, results in measured_runs:
             decoded_numbers = self._as_written(
                 evaluation, weight_floats, reference, len(results.exact), grid
@@ -291,10 +295,10 @@ class Quantised(Tensor):
         Returns:
             The numbers, float32, shape (2, count).
         """
-        columns, width, code = self.columns, self.block[1], self.form.code
+        columns, block_columns, code = self.columns, self.block[1], self.form.code
         if count <= columns:
             columns = min(columns, count + count % 2)
-            grid = np.ascontiguousarray(grid[:1, : -(-columns // width)])
+            grid = np.ascontiguousarray(grid[:1, : -(-columns // block_columns)])
         element_count = -(-count // columns) * columns
         decoded_numbers = (
             evaluation.take("as written", 2 * 4 * element_count)
@@ -308,9 +312,9 @@ class Quantised(Tensor):
         codes = evaluation.take("codes as written", element_count // code.per_byte)
         grid = grid[: element_count // columns]
         for numbers in decoded_numbers:
-            quantise(numbers, columns, grid, width, code, codes)
+            quantise(numbers, columns, grid, block_columns, code, codes)
             decode_codes(codes, code, numbers)
-            apply_grid(numbers, columns, grid, width, subtracts=False)
+            apply_grid(numbers, columns, grid, block_columns, subtracts=False)
         return np.ascontiguousarray(decoded_numbers[:, :count])
 
     def _no_scales(self, evaluation: Evaluation) -> _Scales:
@@ -360,6 +364,6 @@ class _Scales:
     @classmethod
     def of(cls, tensor: Quantised, factor: np.float32) -> _Scales:
         """Return the `_Scales` of a weight before any scale is computed."""
-        height = tensor.grid[0]
-        rows = np.zeros((height, tensor.scale_bytes // max(1, height)), np.uint8)
-        return cls(rows, np.zeros(height, bool), factor)
+        grid_rows = tensor.grid[0]
+        scale_bytes = np.zeros((grid_rows, tensor.scale_bytes // max(1, grid_rows)), np.uint8)
+        return cls(scale_bytes, np.zeros(grid_rows, bool), factor)

@@ -64,11 +64,11 @@ class Repacked(Tensor):
         Without `order`, the first number has the lowest bits, and the next numbers follow upwards.
         """
         places = order or tuple(range((32 if packed.dtype == "I32" else 8) // bits))
-        width = columns // 2 if _in_pairs(bits, columns) else columns
+        row_bytes = columns // 2 if _in_pairs(bits, columns) else columns
         return cls(
             name=packed.name,
             dtype="U8",
-            shape=(rows, width),
+            shape=(rows, row_bytes),
             packed=packed,
             bits=bits,
             along=along,
@@ -158,8 +158,8 @@ class Repacked(Tensor):
     def _bytes(self, numbers: np.ndarray) -> np.ndarray:
         """Return rows of numbers as bytes, in the form in which they are held."""
         # With no rows, `reshape` could not infer a width of -1.
-        width = math.prod(numbers.shape[1:])
-        rows: np.ndarray = numbers.reshape(len(numbers), width)[:, : self.columns]
+        numbers_per_row = math.prod(numbers.shape[1:])
+        rows: np.ndarray = numbers.reshape(len(numbers), numbers_per_row)[:, : self.columns]
         if _in_pairs(self.bits, self.columns):
             rows = rows[:, ::2] | rows[:, 1::2] << np.uint8(4)
         return rows

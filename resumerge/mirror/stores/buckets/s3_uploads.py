@@ -162,13 +162,13 @@ class Upload:
         uploads of the object are aborted.
         """
         object_uploads = [
-            item
-            for item in unfinished_uploads(self._api, self._bucket, self._key)
-            if item["Key"] == self._key
+            upload
+            for upload in unfinished_uploads(self._api, self._bucket, self._key)
+            if upload["Key"] == self._key
         ]
         object_uploads.sort(key=lambda item: (item["Initiated"], item["UploadId"]))
-        for item in object_uploads[:-1]:
-            _abort(self._api, self._bucket, item)
+        for upload in object_uploads[:-1]:
+            _abort(self._api, self._bucket, upload)
         if object_uploads:
             try:
                 return object_uploads[-1]["UploadId"], self._parts(object_uploads[-1]["UploadId"])

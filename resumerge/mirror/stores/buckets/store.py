@@ -263,15 +263,15 @@ class BucketStore(Store):
     def download(self, name: str, path: Path, moved: Moved) -> None:
         storage = Storage()
         received_bytes = path.stat().st_size if path.exists() else 0
-        nbytes = self.list().get(safe_name(name))
-        if nbytes is None:
+        total_bytes = self.list().get(safe_name(name))
+        if total_bytes is None:
             raise FileNotFoundError(f"{self.url} has no {name}")
-        if received_bytes > nbytes:
+        if received_bytes > total_bytes:
             storage.remove(path)
             received_bytes = 0
         fd = storage.open(path) if received_bytes else storage.begin(path)
         try:
-            if received_bytes < nbytes:
+            if received_bytes < total_bytes:
                 with self._client.read(name, received_bytes) as body:
                     for piece in body.pieces:
                         storage.write(fd, piece, received_bytes)
