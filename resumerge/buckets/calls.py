@@ -103,8 +103,8 @@ def explain_bucket_error(error: Exception, model: str, where: str) -> ResumergeE
         return refuse("The bucket cannot be read", where=model, found=error.message, fix=error.fix)
     if isinstance(error, FileNotFoundError) and error.filename is None:
         return changed(where, "it is gone")
-    if of_cache := cache_error(error, where):
-        return of_cache
+    if cache_failure := cache_error(error, where):
+        return cache_failure
     if isinstance(error, OSError):
         return Resumable(
             Reason.NETWORK,

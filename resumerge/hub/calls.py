@@ -51,8 +51,8 @@ def explain_hub_error(error: Exception, repo: str, revision: str | None) -> Resu
         )
     if isinstance(error, RuntimeError) and "No space left" in str(error):
         return full_cache(repo, constants.HF_HUB_CACHE)  # hf_xet, in Rust, sets no errno
-    if of_cache := cache_error(error, repo, constants.HF_HUB_CACHE):
-        return of_cache
+    if cache_failure := cache_error(error, repo, constants.HF_HUB_CACHE):
+        return cache_failure
     # The base class of errors is that of requests or httpx, depending on huggingface_hub's version.
     http_library = hub_errors.HfHubHTTPError.__mro__[1]
     if isinstance(error, (OSError, RuntimeError, http_library)):

@@ -49,11 +49,11 @@ def without_overflow(
     compute(scaled_vectors, Vector(second_results), SCALE)
     is_first_right = np.isfinite(first_results)
     if within:
-        inner_sum, inner_small = np.empty(size, np.float32), np.empty(size, np.float32)
+        inner_sum, scaled_inner_sum = np.empty(size, np.float32), np.empty(size, np.float32)
         within(vectors, Vector(inner_sum), 1.0)
-        within(scaled_vectors, Vector(inner_small), SCALE)
+        within(scaled_vectors, Vector(scaled_inner_sum), SCALE)
         # If the scaled sum is not finite either, an operand is not finite.
-        is_first_right &= np.isfinite(inner_sum) | ~np.isfinite(inner_small)
+        is_first_right &= np.isfinite(inner_sum) | ~np.isfinite(scaled_inner_sum)
     is_first_right |= ~np.isfinite(second_results)  # an operand is not finite
     final_results = np.where(
         is_first_right, first_results, second_results.astype(np.float64) / SCALE

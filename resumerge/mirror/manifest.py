@@ -204,18 +204,18 @@ def write_manifest(store: Store, manifest: bytes, token: int, files: Iterable[st
     files = list(files)
     store.abandon_uploads(files)
     mirror_sizes = store.list()
-    present_manifest = store.get(MANIFEST_FILE) if MANIFEST_FILE in mirror_sizes else None
+    present_bytes = store.get(MANIFEST_FILE) if MANIFEST_FILE in mirror_sizes else None
     removable_names = _to_remove(mirror_sizes, token, files)
-    old_manifest, new_manifest = _parse(present_manifest or b""), _parse(manifest)
+    old_manifest, new_manifest = _parse(present_bytes or b""), _parse(manifest)
     if (
         old_manifest is not None
         and new_manifest is not None
         and old_manifest.run != new_manifest.run
     ):
         raise OSError(f"{store.url} has the manifest of another run")
-    if present_manifest is not None and is_same_model(present_manifest, manifest):
-        manifest = present_manifest
-    if not store.put_if_unchanged(MANIFEST_FILE, manifest, present_manifest, removable_names):
+    if present_bytes is not None and is_same_model(present_bytes, manifest):
+        manifest = present_bytes
+    if not store.put_if_unchanged(MANIFEST_FILE, manifest, present_bytes, removable_names):
         raise OSError(f"Another manifest was written to {store.url} at the same time")
 
 

@@ -221,11 +221,11 @@ class Replicator:
         if mirrored_names is None:
             mirrored_names = set(self._ledger.mirrored.checksums())
         shards = self._ledger.shards.all()
-        in_mirror = [shard for shard in shards if shard["name"] in mirrored_names]
-        mirrored_bytes = sum(shard["nbytes"] - shard["header_bytes"] for shard in in_mirror)
+        mirrored_shards = [shard for shard in shards if shard["name"] in mirrored_names]
+        mirrored_bytes = sum(shard["nbytes"] - shard["header_bytes"] for shard in mirrored_shards)
         local_only_bytes = max(0, self._ledger.totals().nbytes_committed - mirrored_bytes)
         mirror_text = (
-            f"The {self.store.place} has {len(in_mirror)} of {len(shards)} shards: another "
+            f"The {self.store.place} has {len(mirrored_shards)} of {len(shards)} shards: another "
         )
         mirror_text += f"machine that resumes from it gets {show_size(mirrored_bytes)}"
         local_text = (

@@ -35,14 +35,14 @@ def _weight(checkpoint: Checkpoint, stem: str, packed: Stored) -> Weight:
     order = checkpoint.find(f"{stem}.g_idx")
     groups, outputs = scales.shape if len(scales.shape) == 2 else (0, 0)
     bits = WORD * zeros.shape[1] // outputs if outputs and len(zeros.shape) == 2 else 0
-    per_word = WORD // bits if bits in (4, 8) else 1
-    inputs = packed.shape[0] * per_word if packed.shape else 0
+    numbers_per_word = WORD // bits if bits in (4, 8) else 1
+    inputs = packed.shape[0] * numbers_per_word if packed.shape else 0
     has_fitting_shapes = (
         bits in (4, 8)
         and groups > 0
         and packed.dtype == zeros.dtype == "I32"
-        and packed.shape == (inputs // per_word, outputs)
-        and zeros.shape == (groups, outputs // per_word)
+        and packed.shape == (inputs // numbers_per_word, outputs)
+        and zeros.shape == (groups, outputs // numbers_per_word)
         and packed.is_contiguous
         and (order is None or (order.dtype == "I32" and order.shape == (inputs,)))
     )

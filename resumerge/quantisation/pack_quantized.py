@@ -122,8 +122,8 @@ def _written(bits: int, packed: Stored, scales: Stored, tensor: Dequantised) -> 
 
 def _codes(packed: Stored, shape: tuple[int, ...], bits: int) -> tuple[Tensor, Codebook]:
     """Return the codes of a weight, and the codebook that decodes them."""
-    per_word, half = WORD // bits, 1 << (bits - 1)
-    if shape[1] % per_word == 0:
+    numbers_per_word, half = WORD // bits, 1 << (bits - 1)
+    if shape[1] % numbers_per_word == 0:
         return as_bytes(packed, (shape[0], 4 * packed.shape[1])), whole_numbers(bits, half)
     numbers = Repacked.of(packed, shape[0], shape[1], bits=bits, along=1)
     return numbers, numbers.codebook(half)
@@ -168,11 +168,11 @@ def _stated_bits(stated: Mapping[str, Any]) -> str:
 def _zeros(checkpoint: Checkpoint, zeros: Stored, scales: Stored, bits: int) -> Dequantised:
     """Return a zero point for each scale, as float32."""
     shape = (scales.shape[0], scales.numel // max(1, scales.shape[0])) if scales.shape else (1, 1)
-    per_word = WORD // bits
-    if zeros.dtype != "I32" or zeros.shape != (-(-shape[0] // per_word), shape[1]):
+    numbers_per_word = WORD // bits
+    if zeros.dtype != "I32" or zeros.shape != (-(-shape[0] // numbers_per_word), shape[1]):
         raise checkpoint.unfit(
             zeros.name,
-            f"int32 of shape {[-(-shape[0] // per_word), shape[1]]}",
+            f"int32 of shape {[-(-shape[0] // numbers_per_word), shape[1]]}",
             f"{zeros.dtype} of shape {list(zeros.shape)}",
         )
     numbers = Repacked.of(zeros, shape[0], shape[1], bits=bits, along=0)

@@ -73,24 +73,24 @@ class Forecast(Generic[File]):
 
     def __init__(self, steps: Iterable[Iterable[Range[File]]], *, keep: bool = False) -> None:
         pieces: list[Piece[File]] = []
-        previous_step: _Cover[File] = _Cover()
+        previous_cover: _Cover[File] = _Cover()
         for step in steps:
-            current_step: _Cover[File] = _Cover()
+            current_cover: _Cover[File] = _Cover()
             for file, start, stop in step:
                 while start < stop:
-                    piece = current_step.at(file, start) or previous_step.at(file, start)
+                    piece = current_cover.at(file, start) or previous_cover.at(file, start)
                     if piece is None:
                         end = min(
-                            current_step.next_start(file, start),
-                            previous_step.next_start(file, start),
+                            current_cover.next_start(file, start),
+                            previous_cover.next_start(file, start),
                         )
                         piece = Piece(file, start, min(stop, end, start + REQUEST_BYTES), keep)
                         pieces.append(piece)
-                        current_step.add(piece)
+                        current_cover.add(piece)
                     read_end = min(piece.stop, stop)
                     piece.unread += read_end - start
                     start = read_end
-            previous_step = current_step
+            previous_cover = current_cover
         self._waiting = deque(pieces)
         self._cover: _Cover[File] = _Cover(pieces)
 

@@ -34,7 +34,7 @@ def open_local(
     Raises:
         InputError: the path does not exist or has no weights, or a file is damaged.
     """
-    looked_for = contents or MODEL
+    kind = contents or MODEL
     path = path or Path(os.path.expanduser(ref.name))  # noqa: PTH111
     if path.is_file():
         check_readable(path.name, ref.text)
@@ -50,7 +50,7 @@ def open_local(
         raise refuse(
             "The model's folder does not exist",
             where=ref.text,
-            expected=f"a folder with {looked_for.config} and {looked_for.weights[0]}, or a file",
+            expected=f"a folder with {kind.config} and {kind.weights[0]}, or a file",
             found=f"no such folder: {path}",
             fix="check the path; it is relative to the folder in which the command runs",
         )
@@ -84,12 +84,12 @@ class _LocalFiles(ModelFiles):
     @cached_property
     def names(self) -> frozenset[str]:
         # Entries that are not regular files are included: their reader refuses them by name.
-        at_top = {path.name for path in self.folder.iterdir() if path.exists()}
-        inner_paths = self.folder.glob("*/*") if {PIPELINE, MODULES} & at_top else ()
+        top_names = {path.name for path in self.folder.iterdir() if path.exists()}
+        inner_paths = self.folder.glob("*/*") if {PIPELINE, MODULES} & top_names else ()
         inner_names = (
             path.relative_to(self.folder).as_posix() for path in inner_paths if path.is_file()
         )
-        return frozenset((*at_top, *inner_names))
+        return frozenset((*top_names, *inner_names))
 
     def fetch(self, names: Iterable[str]) -> None:
         """Do nothing: local files need no download."""

@@ -399,11 +399,11 @@ def _notes(
         *weights,
     }
     notes = []
-    what_is_read = f"{files.model}: read from {chosen or some(weights)}"
+    reading_note = f"{files.model}: read from {chosen or some(weights)}"
     if contents.is_variant(chosen):
-        notes.append(f"{what_is_read}, for there are no weights in full precision")
+        notes.append(f"{reading_note}, for there are no weights in full precision")
     if unread_weights:
-        notes.append(f"{what_is_read}; not read: {some(sorted(unread_weights))}")
+        notes.append(f"{reading_note}; not read: {some(sorted(unread_weights))}")
     if moved:
         notes.append(
             f"{files.model}: weight files and index disagree, and are read as transformers "

@@ -55,12 +55,12 @@ class Component(Contents):
                 single_file = f"{stem}{variant}.{suffix}"
                 index = name + INDEX_SUFFIX.replace(".json", f"{variant}.json")
                 old_index = f"{name}{variant}{INDEX_SUFFIX}"
-                by_preference = (
+                names_by_preference = (
                     [index, old_index, single_file]
                     if name == _DIFFUSERS
                     else [single_file, index, old_index]
                 )
-                files += by_preference
+                files += names_by_preference
         return [self.prefix + name for name in dict.fromkeys(files)]
 
     def is_variant(self, file: str) -> bool:

@@ -251,16 +251,16 @@ def _decoders(embeddings: list[str]) -> tuple[str, ...]:
 
 def _head(config: Mapping[str, Any], names: Collection[str], embedding: str) -> str | None:
     """Return the name of the language model's head (a module); None without a head."""
-    outer_prefix = _WHOLE_INSIDE.match(embedding)
-    head_prefix = outer_prefix.group() if outer_prefix and model_type(config) != "florence2" else ""
-    head_of_type = _HEAD_OF.get(model_type(_section(config) if outer_prefix else config))
+    prefix_match = _WHOLE_INSIDE.match(embedding)
+    head_prefix = prefix_match.group() if prefix_match and model_type(config) != "florence2" else ""
+    head_of_type = _HEAD_OF.get(model_type(_section(config) if prefix_match else config))
     for neighbour, head in () if head_of_type else _BESIDE:
         for name in names:
             if f".{name}".endswith(f".{neighbour}"):
                 return name.removesuffix(neighbour) + head
     return (
         f"{head_prefix}{head_of_type or 'lm_head'}"
-        if outer_prefix or _has_head(config, embedding)
+        if prefix_match or _has_head(config, embedding)
         else None
     )
 

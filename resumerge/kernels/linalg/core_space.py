@@ -75,7 +75,7 @@ def core_space(products: Sequence[Product], shape: tuple[int, int]) -> CoreSpace
         left, left_in_basis = _basis(np.hstack([left for left, _ in products]))
         right, right_in_basis = _basis(np.vstack([right for _, right in products]).T)
         ends = accumulate(ranks, initial=0)
-        rank_slices = [slice(*ends_of_one) for ends_of_one in pairwise(ends)]
+        rank_slices = [slice(*bounds) for bounds in pairwise(ends)]
         cores = [
             (left_in_basis[:, rank_slice] @ right_in_basis[:, rank_slice].T).astype(np.float32)
             for rank_slice in rank_slices

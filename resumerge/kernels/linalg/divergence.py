@@ -50,10 +50,12 @@ def importance(values: Tensor, others: Tensor, divergences: Tensor, row: int, st
         start: the index in the tensor of the vectors' first element, which starts a row.
     """
     change = (values - others).abs_()
-    in_whole_rows = len(change) // row * row
+    whole_row_elements = len(change) // row * row
     first_row = start // row
     factors = divergences[first_row : first_row + -(-len(change) // row)]
-    change[:in_whole_rows].view(-1, row).mul_(factors[: in_whole_rows // row].unsqueeze(1))
-    if in_whole_rows < len(change):  # a sample may end within a row
-        change[in_whole_rows:].mul_(factors[-1])
+    change[:whole_row_elements].view(-1, row).mul_(
+        factors[: whole_row_elements // row].unsqueeze(1)
+    )
+    if whole_row_elements < len(change):  # a sample may end within a row
+        change[whole_row_elements:].mul_(factors[-1])
     return change

@@ -63,8 +63,8 @@ def select(
     """
     vector_ranks = sorted({(i, k) for i, ks in ranks.items() for k in ks if k > 0})
     selections = _select_in_brackets(vector_ranks, numel, scan, key) if vector_ranks else {}
-    outside_bracket = {vector_rank for vector_rank in vector_ranks if vector_rank not in selections}
-    found_keys = find_by_histograms(outside_bracket, scan, key) if outside_bracket else {}
+    missed_ranks = {vector_rank for vector_rank in vector_ranks if vector_rank not in selections}
+    found_keys = find_by_histograms(missed_ranks, scan, key) if missed_ranks else {}
     selections |= {
         vector_rank: Selection(found_key.key, found_key.rank)
         for vector_rank, found_key in found_keys.items()

@@ -91,8 +91,8 @@ def stripped(name: str) -> str:
 def meaning(name: str) -> Meaning:
     """Return the meaning of a tensor's name."""
     common_name = spelled(stripped(name))
-    first_number = _FIRST_NUMBER.search(common_name)
-    split_at = first_number.start() if first_number else common_name.rfind(".")
+    number_match = _FIRST_NUMBER.search(common_name)
+    split_at = number_match.start() if number_match else common_name.rfind(".")
     words = {
         _SAME_WORDS.get(word, word)
         for word in _WORD.findall(common_name[: max(0, split_at)].lower())
@@ -139,8 +139,8 @@ class ModelNames:
         if not given_names or any(self.find(name) for name in given_names):
             return
         name_words = given_names[0].split(".")
-        for first_part in range(len(name_words) - 1):
-            ending = ".".join(name_words[first_part:])
+        for first_word in range(len(name_words) - 1):
+            ending = ".".join(name_words[first_word:])
             matching_names = [
                 name for name in self._own if name == ending or name.endswith("." + ending)
             ]

@@ -110,14 +110,14 @@ class Distributed(WeightFormat):
         return sorted({chunk.file for saved in self.tensors.values() for chunk in saved.chunks})
 
     def read_header(self, read: ReadRange, *, size: int, file: str, where: str) -> Header:
-        digest_of_all = xxhash.xxh3_128(self.digest.encode())
+        combined_hash = xxhash.xxh3_128(self.digest.encode())
         chunks: dict[str, Stored] = {}
         for saved_tensor in self.tensors.values():
             for chunk in saved_tensor.chunks:
                 if chunk.file == file:
                     chunks[chunk.name], digest = self._stored(chunk, read, size, where)
-                    digest_of_all.update(digest.encode())
-        return Header(chunks, digest_of_all.hexdigest())
+                    combined_hash.update(digest.encode())
+        return Header(chunks, combined_hash.hexdigest())
 
     def joined(self, chunks: Mapping[str, Stored]) -> dict[str, Tensor]:
         """Return the tensors of the model, by name.

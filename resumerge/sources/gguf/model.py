@@ -249,7 +249,7 @@ class _Model:
             if name.startswith("blk.") and int(number_text) < len(layers):
                 layers[int(number_text)].add(tensor_name)
         tensors_of_layers = set[str]().union(*layers)
-        missing_outside = {"output_norm.weight", "token_embd.weight"} - self.raw.keys()
+        missing_top_names = {"output_norm.weight", "token_embd.weight"} - self.raw.keys()
         missing_tensors = [
             f"blk.{layer_number}.{tensor_name}"
             for layer_number, layer_tensors in enumerate(layers)
@@ -257,7 +257,7 @@ class _Model:
         ]
         if len(layers) < layer_count or not tensors_of_layers:
             missing_tensors.append(f"the tensors of layer {len(layers) - 1}")
-        if missing_tensors := sorted([*missing_outside, *missing_tensors]):
+        if missing_tensors := sorted([*missing_top_names, *missing_tensors]):
             raise refuse(
                 "Tensors of a model in GGUF are missing",
                 where=self.source.ref.text,

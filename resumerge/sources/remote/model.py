@@ -81,10 +81,10 @@ class _RemoteFiles(ModelFiles):
     def check(self, contents: Contents, weights: list[str], index: str) -> None:
         model = self._model
         if not weights and (model.online or any(n.endswith(UNREADABLE) for n in model.files)):
-            weights_first = sorted(
+            sorted_names = sorted(
                 model.files, key=lambda name: (not looks_like_weights(name), name)
             )
-            raise contents.missing(model.version, weights_first)
+            raise contents.missing(model.version, sorted_names)
         missing_files = [name for name in weights if name not in model.files]
         if not model.online:
             missing_files += [

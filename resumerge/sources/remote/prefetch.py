@@ -157,9 +157,9 @@ class Prefetcher:
                 message lists all that are missing or damaged.
         """
         with self._changed:
-            ready_before = len(self._ready)
+            earlier_count = len(self._ready)
             self._changed.wait_for(
-                lambda: len(self._ready) > ready_before or self._has_failed(), timeout=seconds
+                lambda: len(self._ready) > earlier_count or self._has_failed(), timeout=seconds
             )
             if self._bug is not None:
                 raise self._bug

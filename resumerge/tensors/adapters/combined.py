@@ -160,8 +160,11 @@ class Combined(BothMatrices):
         adapter_matrices = self._matrices(evaluation)
         for number in range(self.experts):
             products = [
-                (pair.scale * of_b[:, :, number].astype(np.float64), of_a[number].astype(float))
-                for pair, (of_a, of_b) in zip(self.pairs, adapter_matrices)
+                (
+                    pair.scale * adapter_b[:, :, number].astype(np.float64),
+                    adapter_a[number].astype(float),
+                )
+                for pair, (adapter_a, adapter_b) in zip(self.pairs, adapter_matrices)
             ]
             try:
                 left, right, expert_energy, expert_product_energy = self._combined(

@@ -273,9 +273,9 @@ class Dequantised(Tensor):
             with np.errstate(all="ignore"):  # a model's scales may be 0, infinite or NaN
                 operation(matrix, grid[:, columns], out=matrix)
         elif operation is np.divide:
-            scale_of_column = np.repeat(grid, self.block[1], axis=1)[:, : self.columns]
+            scales_of_elements = np.repeat(grid, self.block[1], axis=1)[:, : self.columns]
             with np.errstate(all="ignore"):
-                operation(matrix, scale_of_column, out=matrix)
+                operation(matrix, scales_of_elements, out=matrix)
         else:
             grid = np.ascontiguousarray(grid)
             subtracts = operation is np.subtract

@@ -120,8 +120,8 @@ class Encoded(Tensor):
             decoded_numbers = np.empty((2, len(result.exact)), np.float32)
             for number, start in enumerate(range(0, len(result), block)):
                 stop = min(start + sample_elements, len(result))
-                decoded_block = decoded_numbers[:, number * sample_elements :][:, : stop - start]
-                for numbers, vector in zip(decoded_block, (result, reference)):
+                numbers_of_block = decoded_numbers[:, number * sample_elements :][:, : stop - start]
+                for numbers, vector in zip(numbers_of_block, (result, reference)):
                     numbers[:] = self._as_written(vector, start, stop)
             evaluation.measure(reference, others, result, decoded_numbers)
 
