@@ -139,9 +139,8 @@ class _Uses:
                 self.parts.pop(key, None)
             else:
                 use = max(use, Use.EXPERTS)
-                if (
-                    name not in uses_of_names or key in self.parts
-                ):  # otherwise all of it is already used
+                # Otherwise all of it is already used.
+                if name not in uses_of_names or key in self.parts:
                     self.parts[key].add(part or (leaf.offset, used_bytes))
             if use > uses_of_names.get(name, -1):
                 uses_of_names[name] = use

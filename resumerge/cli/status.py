@@ -80,9 +80,8 @@ def _write_page(runs: RunStore, run: str | None, html: Path) -> None:
     [run_document] = status_json(runs, name)["runs"]
     write_report(run_document, html)
     [later_document] = status_json(runs, name)["runs"]
-    if (
-        later_document["state"] != run_document["state"]
-    ):  # the run began or ended while the page was written
+    # The run may have begun or ended while the page was written.
+    if later_document["state"] != run_document["state"]:
         write_report(later_document, html)
     print_text(str(html.absolute()))
 

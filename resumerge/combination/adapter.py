@@ -193,10 +193,8 @@ class AdapterChanges:
     def _add(self, matrices: Matrices) -> None:
         configured_rank = self.settings.rank_of(matrices.name)
         if configured_rank is not None and configured_rank != matrices.rank:
-            expected_rank, found_rank = (
-                f"rank {configured_rank:g} (r, rank_pattern)",
-                f"rank {matrices.rank}",
-            )
+            expected_rank = f"rank {configured_rank:g} (r, rank_pattern)"
+            found_rank = f"rank {matrices.rank}"
             self._problem(_OTHER_RANK, matrices.name, expected_rank, found_rank)
         self.matrices[matrices.name] = matrices
 

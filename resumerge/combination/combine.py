@@ -143,10 +143,8 @@ class _Planner:
             )
             if contradiction:
                 contradictions.setdefault(contradiction, module.name)
-            (output_rows, *kernel_sizes), width = (
-                first_matrices.within[1],
-                rank * first_matrices.experts,
-            )
+            output_rows, *kernel_sizes = first_matrices.within[1]
+            width = rank * first_matrices.experts
             name_of_a, name_of_b = names.of(module)
             shapes = {
                 name_of_a: (width, *first_matrices.within[0]),

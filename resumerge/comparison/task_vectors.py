@@ -74,10 +74,8 @@ def _matrices(tuned: Sequence[int], found: Iterable[Mapping[str, Any]]) -> dict[
             matrix_index = tuned.index(first_model), tuned.index(second_model)
             changed_counts[matrix_index] += both_changed
             opposed_counts[matrix_index] += conflicts
-    changed_counts, opposed_counts = (
-        changed_counts + changed_counts.T,
-        opposed_counts + opposed_counts.T,
-    )
+    changed_counts = changed_counts + changed_counts.T
+    opposed_counts = opposed_counts + opposed_counts.T
     norms = [math.sqrt(square) for square in np.diag(products)]
     return {
         "norms": norms,

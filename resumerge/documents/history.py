@@ -182,14 +182,11 @@ def _history(attempts: Sequence[Mapping[str, Any]], ledger: Ledger, *, of_driver
         end_time = seconds_of(row["ended"]) if row["ended"] else time.time() - BETWEEN_SAMPLES
         end_time = max(last_known, end_time)
         # The last commits may be newer than the last sample. The row of the attempt counts them.
-        committed_before, bytes_committed = (
-            bytes_committed,
-            bytes_committed + row["bytes_committed"],
-        )
+        committed_before = bytes_committed
+        bytes_committed += row["bytes_committed"]
         if attempt_points:
-            fewest_done = min(
-                point.done for point in attempt_points
-            )  # damage may be found after the first sample
+            # Damage may be found after the first sample.
+            fewest_done = min(point.done for point in attempt_points)
             bytes_committed = max(
                 attempt_points[-1].done, min(committed_before, fewest_done) + row["bytes_committed"]
             )

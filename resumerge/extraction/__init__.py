@@ -4,8 +4,10 @@
 pairs that differ. `modules.py` infers the kind of a module from its tensors (a matrix, an
 embedding, a convolution…). `choice.py` decides what the adapter contains of each module: a pair of
 matrices (`Factors`), whole tensors, or nothing, with the reason. `planner.py` makes the adapter's
-tensors, and `adapter_config.py` its adapter_config.json. There is no table of architectures. The
-room may import layout and the rooms below it.
+tensors, each of the highest rank that it may have, and `adapter_config.py` its adapter_config.json.
+`Factors` (`tensors/adapters/factors.py`) finds the rank that the numbers need, which
+`engine/lifecycle/compaction.py` lowers the tensors to. There is no table of architectures. The room
+may import layout and the rooms below it.
 """
 
 from resumerge.extraction.planner import MadeAdapter, extract

@@ -61,31 +61,29 @@ def _differences(
             f"{reference}, {', '.join(ours.types)}"
         )
     for path, config in ours.configs.items():
-        if path in theirs.configs and (differing_values := _unlike(config, theirs.configs[path])):
+        if differing_values := _differing_values(config, theirs.configs.get(path, {})):
             yield (
                 f"{path}/config.json of {ref} differs from that of {reference}, which the output "
                 f"has: {'; '.join(differing_values)}"
             )
 
 
-def _unlike(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
+def _differing_values(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
     """Return a text for each value of a module's config that differs between two models.
 
     Keys that only one config has are not compared: a missing key has a default, which is unknown.
     """
-    config, other_config = _plain(ours), _plain(theirs)
+    our_values, their_values = _plain(ours), _plain(theirs)
     return [
-        f"{key} {theirs_} against {ours_}"
-        for key in config.keys() & other_config.keys()
-        if (ours_ := config[key]) != (theirs_ := other_config[key])
+        f"{key} {their_values[key]} against {value}"
+        for key, value in our_values.items()
+        if key in their_values and value != their_values[key]
     ]
 
 
 def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return a module's config with one key, ``pooling``, for all its ways of pooling tokens."""
-    other_settings = {
-        key: value for key, value in config.items() if not key.startswith("pooling_mode")
-    }
+    settings = {key: value for key, value in config.items() if not key.startswith("pooling_mode")}
     stated_modes = config.get("pooling_mode")
     pooling_ways = (
         stated_modes if isinstance(stated_modes, list) else [stated_modes] if stated_modes else []
@@ -95,8 +93,6 @@ def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
         for key, value in config.items()
         if key.startswith(_MODES) and value is True
     ]
-    return (
-        {**other_settings, "pooling": " and ".join(sorted(map(str, pooling_ways)))}
-        if pooling_ways
-        else other_settings
-    )
+    if pooling_ways:
+        settings["pooling"] = " and ".join(sorted(map(str, pooling_ways)))
+    return settings

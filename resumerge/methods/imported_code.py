@@ -43,31 +43,31 @@ def code_of_file(path: Path) -> str:
     """
     code = _Code()
     code.add(path.name, path, "")
-    return code.described
+    return code.identity
 
 
 def code_of_module(name: str) -> str:
     """Return the identity of a module, as `code_of_file` does; "" for an installed module."""
     code = _Code()
     code.add_module(name)
-    return code.described
+    return code.identity
 
 
 def unknown_code(origin: str) -> str:
     """Return the places in an origin at which unknown code may run; "" without such places."""
-    places = map(_marked, origin.split("; "))
+    places = map(_place_of_mark, origin.split("; "))
     return "; ".join(place for place in places if place)
 
 
-def _mark(place: str) -> str:
+def _with_mark(place: str) -> str:
     """Return a place where unknown code may run, with the mark of this process."""
     return f"{place} (process {PROCESS})"
 
 
-def _marked(part: str) -> str:
+def _place_of_mark(part: str) -> str:
     """Return the place in a part of an origin that this process marked; "" for any other part."""
     place = part.rpartition(" (process ")[0]
-    return place if _mark(place) == part else ""
+    return place if _with_mark(place) == part else ""
 
 
 def _is_installed(path: Path) -> bool:
@@ -90,10 +90,10 @@ class _Code:
         """The folders of these files, which their code may have added to ``sys.path``."""
 
     @property
-    def described(self) -> str:
+    def identity(self) -> str:
         names = [*list(self._hashes)[:1], *sorted(list(self._hashes)[1:])]
         parts = [f"{name}, sha256 {self._hashes[name]}" for name in names]
-        return "; ".join([*parts, *map(_mark, self._unknown)])
+        return "; ".join([*parts, *map(_with_mark, self._unknown)])
 
     def add(self, name: str, path: Path, package: str) -> None:
         """Add a file and the modules that it imports.

@@ -31,6 +31,8 @@ MISSED_HEARTBEATS = 4
 """The number of missed heartbeats after which a lease is dead."""
 
 SECONDS_VARIABLE = "RESUMERGE_LEASE_SECONDS"
+"""The environment variable that overrides the lifetime of a lease, in seconds."""
+
 CLOCK_ERROR_TO_TAKE = 3600.0
 """The assumed error of the clock of another machine, in seconds.
 

@@ -18,13 +18,11 @@ from resumerge.mirror.names import MANIFEST_FILE, SnapshotName, snapshot_names
 from resumerge.mirror.snapshots import is_intact_snapshot, promises_nothing
 from resumerge.mirror.stores.base import METADATA, Store
 
-NOTHING, UNFINISHED, FINISHED, FOREIGN, DAMAGED = (
-    "nothing",
-    "an unfinished run",
-    "a finished run",
-    "files that no run wrote",
-    "a run whose ledger cannot be used",
-)
+NOTHING = "nothing"
+UNFINISHED = "an unfinished run"
+FINISHED = "a finished run"
+FOREIGN = "files that no run wrote"
+DAMAGED = "a run whose ledger cannot be used"
 
 TRIES = 3
 """The most times that the snapshots are listed.

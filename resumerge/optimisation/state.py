@@ -101,10 +101,8 @@ def describe_search(folder: Path) -> dict[str, Any]:
         number_and_value = (
             study.best(largest=directions[0] == MAXIMIZE) if len(directions) == 1 else None
         )
-        complete_count, failed_count = (
-            count_by_state.get("COMPLETE", 0),
-            count_by_state.get("FAIL", 0),
-        )
+        complete_count = count_by_state.get("COMPLETE", 0)
+        failed_count = count_by_state.get("FAIL", 0)
         is_done = complete_count + failed_count >= request["trials"]
         is_running = lock_holder(folder) is not None
         return {

@@ -292,10 +292,10 @@ def has_begun_otherwise(folder: Path, settings: Settings) -> bool:
 def _check_same(began: Mapping[str, Any], given: Mapping[str, Any], folder: Path) -> None:
     for key, value in given.items():
         if began.get(key) != value:
-            expected_text, found_text = (
-                "the space that it began with" if key == "space" else json.dumps(began.get(key)),
-                "another space" if key == "space" else json.dumps(value),
+            expected_text = (
+                "the space that it began with" if key == "space" else json.dumps(began.get(key))
             )
+            found_text = "another space" if key == "space" else json.dumps(value)
             raise refuse(
                 f"This search began with another {key.rstrip('s')}",
                 where=str(folder / STUDY_FILE),

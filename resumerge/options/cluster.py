@@ -52,11 +52,9 @@ class ClusterAddress(OptionType):
 class TaskResources(OptionType):
     """The resources that Ray reserves for a task, as text: JSON, or ``NAME=N,NAME=N``."""
 
-    expected, metavar, accepts = (
-        'NAME=N, separated by commas, or a JSON object like {"num_gpus": 1}',
-        "RESOURCES",
-        str,
-    )
+    expected = 'NAME=N, separated by commas, or a JSON object like {"num_gpus": 1}'
+    metavar = "RESOURCES"
+    accepts = str
     reads_text = True
 
     def read(self, value: object) -> object:

@@ -64,17 +64,14 @@ def _may_be_of_adapters(recipe: Recipe, method: MergeMethod) -> bool:
 
     A recipe of adapters needs no base model. Its other problems are found when it is planned.
     """
-    may_lack_base = method.combines_changes and method.base == "required"
     if method.base != "required" or recipe.base_model is not None or recipe.stages:
         return False
     local_names = {ref.name for ref in recipe.merged_models if is_local(ref.name)}
     adapter_names = {name for name in local_names if is_adapter_folder(name)}
-    misspelt_names = {name for name in local_names if adapter_names and not Path(name).exists()}
-    if local_names - adapter_names - misspelt_names or any(
-        ref.lora for ref in recipe.merged_models
-    ):
+    missing_names = {name for name in local_names if adapter_names and not Path(name).exists()}
+    if local_names - adapter_names - missing_names or any(ref.lora for ref in recipe.merged_models):
         return False
-    return may_lack_base or len(adapter_names) == len(recipe.merged_models)
+    return method.combines_changes or len(adapter_names) == len(recipe.merged_models)
 
 
 def _check_names(recipe: Recipe) -> list[Problem]:

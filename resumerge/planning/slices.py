@@ -195,10 +195,8 @@ def _check_counts(
 
 def _unlike_layers(models: ModelViews, ref: ModelRef, stack: str, their_stack: str | None) -> str:
     """Return text on a shape in a stack's first layer that differs from the reference's, or ""."""
-    reference_tensors, model_tensors = (
-        models.sources[models.reference].tensors,
-        models.sources[ref].tensors,
-    )
+    reference_tensors = models.sources[models.reference].tensors
+    model_tensors = models.sources[ref].tensors
     for name, tensor in reference_tensors.items():
         name_in_layer = name.removeprefix(f"{stack}.0.")
         other_tensor = model_tensors.get(f"{their_stack}.0.{name_in_layer}")

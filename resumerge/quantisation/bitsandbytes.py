@@ -97,10 +97,8 @@ def _weight(checkpoint: Checkpoint, name: str, state: Stored, kind: str) -> Weig
         )
     if absmax.numel != block_count:
         raise checkpoint.unfit(absmax.name, f"{block_count} numbers", f"{absmax.numel}")
-    part_names, description_names = (
-        [packed_codes.name, absmax.name],
-        [state.name, codebook_tensor.name],
-    )
+    part_names = [packed_codes.name, absmax.name]
+    description_names = [state.name, codebook_tensor.name]
     scales: Tensor = absmax
     if absmax.dtype == "U8":
         nested_absmax = checkpoint.need(f"{name}.nested_absmax", state.name)

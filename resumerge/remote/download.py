@@ -86,42 +86,45 @@ def download_by_ranges(
 
 
 def _receive(
-    file: RemoteFile, part: PartialFile, metadata: MetadataCache, callbacks: DownloadCallbacks
+    file: RemoteFile,
+    partial_file: PartialFile,
+    metadata: MetadataCache,
+    callbacks: DownloadCallbacks,
 ) -> None:
     """Request the missing bytes once, and append the received bytes to the partial file.
 
     Raises:
         ConnectionError: the response is incomplete or does not fit.
     """
-    if part.length == file.size:
+    if partial_file.length == file.size:
         return
-    validator = metadata.validator(file.partial) if part.length else None
-    with file.request(part.length, validator=validator) as response:
+    validator = metadata.validator(file.partial) if partial_file.length else None
+    with file.request(partial_file.length, validator=validator) as response:
         callbacks.response = response
         try:
-            skip_bytes = _bytes_to_skip(file, part, response, metadata)
+            skip_bytes = _match_response(file, partial_file, response, metadata)
             for chunk in response.chunks:
                 new_bytes = chunk[skip_bytes:]
                 skip_bytes = max(0, skip_bytes - len(chunk))
-                if part.length + len(new_bytes) > file.size:
-                    part.clear()
+                if partial_file.length + len(new_bytes) > file.size:
+                    partial_file.clear()
                     raise ConnectionError(
                         f"the server sent more than the {file.size} bytes of {file.name}"
                     )
                 if new_bytes:
-                    part.append(new_bytes)
-                    callbacks.on_progress(part.length)
+                    partial_file.append(new_bytes)
+                    callbacks.on_progress(partial_file.length)
                 callbacks.check()
         finally:
             callbacks.response = None
-    if part.length < file.size:
+    if partial_file.length < file.size:
         raise ConnectionError(
-            f"the server sent only {part.length} of {file.size} bytes of {file.name}"
+            f"the server sent only {partial_file.length} of {file.size} bytes of {file.name}"
         )
 
 
-def _bytes_to_skip(
-    file: RemoteFile, part: PartialFile, response: Response, metadata: MetadataCache
+def _match_response(
+    file: RemoteFile, partial_file: PartialFile, response: Response, metadata: MetadataCache
 ) -> int:
     """Compare a response with the partial file, and clear the partial file if they do not match.
 
@@ -135,7 +138,7 @@ def _bytes_to_skip(
     strong_etag = etag if etag.startswith('"') else None
     validator = metadata.validator(file.partial)
     has_changed = (
-        part.length > 0
+        partial_file.length > 0
         and strong_etag is not None
         and validator is not None
         and strong_etag != validator
@@ -144,15 +147,15 @@ def _bytes_to_skip(
         metadata.store_validator(file.partial, strong_etag)
     if response.status == 206:
         try:
-            check_answer(file, response, part.length, file.size)
+            check_answer(file, response, partial_file.length, file.size)
             if has_changed:
                 raise ConnectionError(f"the server has another version of {file.name} now")
         except ConnectionError:
-            part.clear()
+            partial_file.clear()
             raise
         return 0
     if response.status == 416:
-        part.clear()
+        partial_file.clear()
         raise ConnectionError(f"the server says that {file.name} is shorter than expected")
     body_length = response.headers.get("Content-Length")  # of the body before decoding
     if body_length is not None and not response.is_encoded and int(body_length) != file.size:
@@ -160,8 +163,8 @@ def _bytes_to_skip(
             f"the server sends {body_length} bytes for {file.name}, which has {file.size} bytes"
         )
     if has_changed:
-        part.clear()
-    return part.length
+        partial_file.clear()
+    return partial_file.length
 
 
 def _download_whole(

@@ -338,10 +338,8 @@ def _fallback(own: np.ndarray, base: int | None) -> _Fallback:
     firsts = np.zeros(count, np.int64)
     in_one_input = has_row.sum(0) == 1
     only_input = has_row.argmax(0)
-    origins[in_one_input], firsts[in_one_input] = (
-        only_input[in_one_input],
-        own[only_input[in_one_input], np.flatnonzero(in_one_input)],
-    )
+    origins[in_one_input] = only_input[in_one_input]
+    firsts[in_one_input] = own[only_input[in_one_input], np.flatnonzero(in_one_input)]
     if base is not None:
         origins[has_row[base]], firsts[has_row[base]] = base, own[base, has_row[base]]
     averaged_rows = np.flatnonzero((origins == ZERO) & (has_row.sum(0) > 1) & ~has_row.all(0))

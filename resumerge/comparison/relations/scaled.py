@@ -49,11 +49,9 @@ class ScaledCopy(MeasuredRelation):
 
     def sentence(self, tensors: Sequence[Compared], total: int, first: str, second: str) -> str:
         factors = [tensor["details"]["factor"] for tensor in tensors]
-        lowest, highest, elements = (
-            min(factors),
-            max(factors),
-            sum(tensor["elements"] for tensor in tensors),
-        )
+        lowest = min(factors)
+        highest = max(factors)
+        elements = sum(tensor["elements"] for tensor in tensors)
         mean_factor = (
             sum(tensor["details"]["factor"] * tensor["elements"] for tensor in tensors) / elements
         )

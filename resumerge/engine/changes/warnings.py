@@ -1,4 +1,4 @@
-"""Warnings: sentences for the user on suspicious numbers of a merge."""
+"""Warnings: sentences for the user on suspicious numbers of a merge. ``--strict`` refuses them."""
 
 from __future__ import annotations
 

@@ -14,16 +14,16 @@ from resumerge.planning.estimates.memory import MemoryEstimate, MemoryNeed
 from resumerge.sizes import show_size
 
 
-def memory_budget(asked: int | None, memory: Memory | None = None) -> int:
-    """Return the bytes of RSS that the process may use: `asked`, or the free memory if it is less.
+def memory_budget(allowed: int | None, memory: Memory | None = None) -> int:
+    """Return the bytes of RSS that the process may use: `allowed`, or the free memory if less.
 
     Args:
-        asked: bytes that the user allows; None for all that this machine has.
+        allowed: bytes that the user allows; None for all that this machine has.
         memory: the machine's memory as measured before; None to measure it now.
     """
     memory = memory or measure_memory()
     available_bytes = int(memory.available + rss() - margin(memory.total))
-    return max(0, available_bytes if asked is None else min(asked, available_bytes))
+    return max(0, available_bytes if allowed is None else min(allowed, available_bytes))
 
 
 def most_threads() -> int:
@@ -31,26 +31,25 @@ def most_threads() -> int:
     return max(32, 4 * cores())
 
 
-def too_many_threads(asked: int | None) -> list[str]:
+def too_many_threads(wanted: int | None) -> list[str]:
     """Return a note if the user asks for more threads than are started."""
     thread_limit = most_threads()
-    is_too_many = asked is not None and asked > thread_limit
-    return (
-        [f"{asked} threads are more than this machine can use; at most {thread_limit} are started"]
-        if is_too_many
-        else []
-    )
+    if wanted is None or wanted <= thread_limit:
+        return []
+    return [
+        f"{wanted} threads are more than this machine can use; at most {thread_limit} are started"
+    ]
 
 
 def wait_for_budget(
-    memory: MemoryEstimate, asked: int | None, seconds: float, reporter: Reporter
+    memory: MemoryEstimate, allowed: int | None, seconds: float, reporter: Reporter
 ) -> int:
     """Wait until one thread of an existing run fits in memory, and return the run's budget.
 
     Args:
         memory: the run's estimated memory, by number of threads.
-        asked: bytes that the user allows. If they are too few for one thread, the function does not
-            wait.
+        allowed: bytes that the user allows. If they are too few for one thread, the function
+            does not wait.
         seconds: the longest wait.
         reporter: receives the reason of the wait, several times a second.
 
@@ -59,10 +58,12 @@ def wait_for_budget(
     """
     need = memory.need(1)
     wait_started = time.monotonic()
-    while (budget := memory_budget(asked)) < need.enough and not _budget_is_too_small(asked, need):
+    while (budget := memory_budget(allowed)) < need.enough and not _budget_is_too_small(
+        allowed, need
+    ):
         now = time.monotonic()
         if now - wait_started > seconds:
-            problem = _too_little(need, budget, asked)
+            problem = _too_little(need, budget, allowed)
             raise Resumable(
                 Reason.MEMORY,
                 f"Not enough memory to continue, after {now - wait_started:.0f} s of waiting\n"
@@ -76,7 +77,7 @@ def wait_for_budget(
 
 
 def fit_threads(
-    memory: MemoryEstimate, wanted: int | None, budget: int, asked: int | None = None
+    memory: MemoryEstimate, wanted: int | None, budget: int, allowed: int | None = None
 ) -> int:
     """Return the largest number of threads that fits in the budget.
 
@@ -84,7 +85,7 @@ def fit_threads(
         memory: the merge's estimated memory, by number of threads.
         wanted: the most threads; None for one thread per core.
         budget: bytes of RSS, as `memory_budget` or `wait_for_budget` returned them.
-        asked: bytes that the user allows, for the error message.
+        allowed: bytes that the user allows, for the error message.
 
     Raises:
         InputError: not even one thread fits.
@@ -95,17 +96,17 @@ def fit_threads(
         if need.enough <= budget:
             return threads
         if threads == 1:
-            raise InputError([_too_little(need, budget, asked)])
+            raise InputError([_too_little(need, budget, allowed)])
         threads -= 1
 
 
-def _budget_is_too_small(asked: int | None, need: MemoryNeed) -> bool:
-    return asked is not None and asked < need.enough
+def _budget_is_too_small(allowed: int | None, need: MemoryNeed) -> bool:
+    return allowed is not None and allowed < need.enough
 
 
-def _too_little(need: MemoryNeed, budget: int, asked: int | None) -> Problem:
-    if asked is not None and _budget_is_too_small(asked, need):
-        found = f"--memory {show_size(asked).replace(' ', '')}"
+def _too_little(need: MemoryNeed, budget: int, allowed: int | None) -> Problem:
+    if allowed is not None and _budget_is_too_small(allowed, need):
+        found = f"--memory {show_size(allowed).replace(' ', '')}"
         fix = f"raise --memory to {math.ceil(need.enough / 1e6)}MB or more"
     else:
         memory = measure_memory()

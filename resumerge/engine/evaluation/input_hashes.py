@@ -95,10 +95,8 @@ def content_hashes(plan: Plan, ledger: Ledger, model: WrittenModel | None = None
                 continue
             unit = plan.units[row["number"]]
             name = unit.name.removeprefix(model_folder)
-            files_of_operands, input_hashes = (
-                hashed_operands(plan, unit),
-                committed_input_hashes(unit, row),
-            )
+            files_of_operands = hashed_operands(plan, unit)
+            input_hashes = committed_input_hashes(unit, row)
             for position, (operand, operand_files) in enumerate(files_of_operands.items()):
                 model_texts = {
                     plan.sources[n].part_of(name)[0].ref.text for n, name in operand_files

@@ -9,6 +9,7 @@ longer needed. `steps` are computed before the loop.
 
 `local_computation` builds these parts for the pending units of a plan: a run's whole plan or, in a
 task of a cluster, one shard of it. `execution` is the context that they share. `computation` has
-the base class of this computation and of that on a cluster. `budget` decides threads, memory and
-device. The mirror matters here only because it frees sealed shards.
+the base class of this computation and of that on a cluster. `budget` asks `engine/checks/memory.py`
+and `engine/resources/device.py` for threads, memory and device. The mirror matters here only
+because it frees sealed shards.
 """

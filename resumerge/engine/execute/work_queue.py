@@ -35,12 +35,12 @@ def download_order(
     """
     first_units: dict[tuple[int, RemoteFiles], int] = {}
     for unit in units:
-        remote_files = (
-            f for f in plan.remote_files_of(unit) if not plan.sources[f[0]].is_streamed(f[1])
+        downloaded_files = frozenset(
+            (source, name)
+            for source, name in plan.remote_files_of(unit)
+            if not plan.sources[source].is_streamed(name)
         )
-        first_units.setdefault(
-            (unit.shard if by_shard else 0, frozenset(remote_files)), unit.number
-        )
+        first_units.setdefault((unit.shard if by_shard else 0, downloaded_files), unit.number)
     chosen_files: dict[tuple[int, str], None] = {}
 
     def cost(wanted: tuple[int, RemoteFiles]) -> tuple[int, int, int]:

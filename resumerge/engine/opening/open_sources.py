@@ -22,7 +22,7 @@ from resumerge.sources import MetadataCache, Source, open_source
 from resumerge.sources.index import ADAPTER, MODEL, Contents
 
 PATIENCE_SECONDS = 2.0
-"""Seconds of waiting for a server after which a note names the model. It may be a misspelt path."""
+"""Seconds of waiting for a server after which a note names the model: a path may be misspelled."""
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ def open_sources(
         problems: the problems of the recipe. The problems of the models are appended to this list.
         metadata: the cache that keeps what servers said about remote files.
         offline: whether to work without network.
-        note: called with a text about a slow server, or about a name that is probably misspelt.
+        note: called with a text about a slow server, or about a name that is probably misspelled.
 
     Raises:
         SourcesUnavailable: a model could not be opened. The error has all problems.
@@ -83,7 +83,7 @@ def open_sources(
                 raise Resumable(error.reason, f"{error}\n{hint}".strip()) from error
             except InputError as error:
                 model_problems = error.problems
-                if offline and hint:  # without the Hub, the name may also be a misspelt path
+                if offline and hint:  # without the Hub, the name may also be a misspelled path
                     path_hint = folder_hint(ref)
                     model_problems = [
                         replace(p, fix=f"{p.fix}. {path_hint}") for p in model_problems
@@ -171,7 +171,7 @@ def folder_hint(ref: ModelRef) -> str:
 
 
 def _is_doubtful(recipe: Recipe, ref: ModelRef) -> bool:
-    """Return whether a model that only provides a tokenizer is probably a misspelt name.
+    """Return whether a model that only provides a tokenizer is probably a misspelled name.
 
     Names without a slash are doubtful: only the oldest repos on the Hub have one, like ``gpt2``.
     """

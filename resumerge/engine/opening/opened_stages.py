@@ -61,7 +61,7 @@ def open_stages(
         references: references to models, some of which are stages of the recipe.
 
     Raises:
-        InputError: no reference is a stage, a reference is probably a misspelt stage, a stage
+        InputError: no reference is a stage, a reference is probably a misspelled stage, a stage
             cannot be planned, or a stage needs steps, which only a run computes.
         Resumable: the network failed.
     """
@@ -107,7 +107,7 @@ def open_stages(
 def _unknown(
     recipe: Recipe, references: Sequence[ModelRef], named: Sequence[ModelRef]
 ) -> Iterator[Problem]:
-    """Yield a problem if a reference is probably a misspelt stage, or no reference is a stage."""
+    """Yield a problem if a reference is probably a misspelled stage, or no reference is a stage."""
     stage_names = [stage.name for stage in recipe.stages]
     for ref in references:
         text = ref.parts[0].text

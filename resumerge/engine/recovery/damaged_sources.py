@@ -57,9 +57,8 @@ def forget_damaged(
         for unit, unit_progress in zip(plan.units, progress):
             read_files |= plan.remote_files_of(unit) if unit_progress.committed_blocks else set()
             needed_files |= plan.remote_files_of(unit) if not unit_progress.is_complete else set()
-        for source_number, file_name in (
-            read_files & needed_files
-        ):  # records damage in the metadata cache
+        # Damage is recorded in the metadata cache.
+        for source_number, file_name in read_files & needed_files:
             check_cached(
                 remote_file(plan.sources[source_number], file_name),
                 metadata,

@@ -120,9 +120,8 @@ class Recovery:
         """
         partial_path = self._files.partial(shard)
         final_path = self._files.final(shard)
-        if (
-            final_path.is_symlink() or final_path.exists()
-        ):  # the run's own shard never has both names
+        # The run's own shard never has both names.
+        if final_path.is_symlink() or final_path.exists():
             self._move_to_backup(final_path)
         unit_numbers = range(shard.first, shard.last)
         if self._creates_later and not any(

@@ -72,10 +72,8 @@ def verify_mirror(url: str, home: RunStore, storage: Storage) -> Verification:
                     shard["name"] in files_in_mirror for shard in ledger.shards.all()
                 ]
                 mirrored_by_unit = [mirrored_by_shard[unit["shard"]] for unit in ledger.units.all()]
-                compared_units, pending_units = (
-                    mirrored_by_unit.count(True),
-                    mirrored_by_unit.count(False),
-                )
+                compared_units = mirrored_by_unit.count(True)
+                pending_units = mirrored_by_unit.count(False)
         else:
             raise refuse_mirror(mirror, state)
         if state.manifest is not None and CARD in state.files:

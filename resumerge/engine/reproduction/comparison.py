@@ -88,10 +88,8 @@ def compare_with_original(context: RunContext, original: Original, out: Path) ->
             unit_rows = ledger.units.all(shard["number"])
             shard_path = output_folder / shard["name"]
             differing |= original.files.compare(shard, unit_rows, shard_path, context.stop.check)
-            tensors, nbytes = (
-                tensors + len(unit_rows),
-                nbytes + sum(row["nbytes"] for row in unit_rows),
-            )
+            tensors += len(unit_rows)
+            nbytes += sum(row["nbytes"] for row in unit_rows)
             bytes_read += shard["nbytes"]
             context.reporter.reading(bytes_read, total_bytes)
         companion_names = [name for name in ledger.companions.checksums() if name != CARD]

@@ -222,10 +222,8 @@ class Governor:
         if not self._others or now - self._others[-1].at >= 1.0:
             self._others.append(_Others(now, bytes_of_others, bytes_of_others))
         latest_second = self._others[-1]
-        latest_second.least, latest_second.most = (
-            min(latest_second.least, bytes_of_others),
-            max(latest_second.most, bytes_of_others),
-        )
+        latest_second.least = min(latest_second.least, bytes_of_others)
+        latest_second.most = max(latest_second.most, bytes_of_others)
         while now - self._others[0].at > REMEMBERED_SECONDS:
             self._others.popleft()
 
@@ -257,9 +255,8 @@ class Governor:
         return ""
 
     def _shortage(self) -> str:
-        recent_seconds = tuple(
-            self._others
-        )  # the main thread asks, too, while the governor's appends
+        # The main thread asks, too, while the governor's thread appends.
+        recent_seconds = tuple(self._others)
         newly_taken_bytes = self._bytes_of_others() - min(second.least for second in recent_seconds)
         if newly_taken_bytes > self._noise():
             return f"other processes took {show_size(newly_taken_bytes)}; {self.memory}"

@@ -84,9 +84,8 @@ def lock_holder(folder: Path) -> dict[str, object] | None:
     """Return ``pid`` and ``host`` of the live process that holds a run's lock; None without one."""
     lock_path = folder / LOCK_FILE
     try:
-        fd = os.open(
-            lock_path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-        )  # every user can read it
+        # Every user can read it.
+        fd = os.open(lock_path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
     try:

@@ -123,10 +123,8 @@ class SpaceReservation:
     def no_space(self, number: int) -> Resumable:
         """Return the error for a shard without disk space."""
         shard = self._plan.shards[number]
-        needed_bytes, available_bytes = (
-            shard.nbytes + FREE_BESIDE_SHARDS,
-            free_bytes(self._files.folder),
-        )
+        needed_bytes = shard.nbytes + FREE_BESIDE_SHARDS
+        available_bytes = free_bytes(self._files.folder)
         return Resumable(
             Reason.DISK_FULL,
             f"No disk space for {shard.name}: {show_size(needed_bytes)} is needed in "

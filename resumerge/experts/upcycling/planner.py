@@ -131,10 +131,8 @@ class _Planner:
         for layer in range(self.layers):
             for matrix in MATRICES:
                 name = self._matrix_name(layer, matrix)
-                base_matrix, expert_matrix = (
-                    self.base.tensors.get(name),
-                    self._matrix(expert, layer, matrix),
-                )
+                base_matrix = self.base.tensors.get(name)
+                expert_matrix = self._matrix(expert, layer, matrix)
                 if expert_matrix is None:
                     missing_names.append(name)
                 elif base_matrix is not None and (

@@ -160,10 +160,8 @@ def _by_passes(
         energy_before, kept_energy = kept_energy, float(np.square(values[:rank]).sum())
         if kept_energy - energy_before <= LAST_GAIN * kept_energy:
             break
-    triangle_left, triangle_right = (
-        triangle_left[:, :rank].astype(np.float32),
-        triangle_right[:rank].astype(np.float32),
-    )
+    triangle_left = triangle_left[:, :rank].astype(np.float32)
+    triangle_right = triangle_right[:rank].astype(np.float32)
     return left @ triangle_right.T, values[:rank], np.ascontiguousarray((right @ triangle_left).T)
 
 

@@ -51,6 +51,5 @@ def selection_bytes(numel: int, shares: Sequence[Sequence[float]], bits: int = 3
         bracket_bytes += 8 * collected_keys  # keys and counts
         largest_bracket = max(largest_bracket, collected_keys)
     sampled_keys = (len(shares) + 1) * sample_size  # the collected samples, and one sorted copy
-    return max(
-        4 * sampled_keys, bracket_bytes + largest_bracket
-    )  # `largest`: the keys at the threshold of one k
+    mask_bytes = largest_bracket  # which keys of one k's bracket are at its threshold
+    return max(4 * sampled_keys, bracket_bytes + mask_bytes)

@@ -22,10 +22,8 @@ from resumerge.layout.layer_rules.rule import (
 
 
 def _zamba(section: Section, count: int) -> Entries:
-    period, offset = (
-        stated_number(section, "attn_layer_period", 6),
-        stated_number(section, "attn_layer_offset", 4),
-    )
+    period = stated_number(section, "attn_layer_period", 6)
+    offset = stated_number(section, "attn_layer_offset", 4)
     later_kinds = [HYBRID if n % max(period, 1) == offset else LINEAR for n in range(count - 3)]
     return [LINEAR, LINEAR, HYBRID, *later_kinds][:count]
 

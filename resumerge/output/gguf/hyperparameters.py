@@ -238,10 +238,8 @@ class Hyperparameters:
                 ),
             }
         if kind in ("longrope", "su") and self.family.model_type == "phi3":
-            longest_context, original_context = (
-                self._whole("max_position_embeddings"),
-                self._original(),
-            )
+            longest_context = self._whole("max_position_embeddings")
+            original_context = self._original()
             scale = longest_context / original_context
             attention_factor = (
                 math.sqrt(1 + math.log(scale) / math.log(original_context)) if scale > 1 else 1.0

@@ -104,11 +104,9 @@ def estimate(plan: Plan, mirror: str | None = None, most_shards: int | None = No
         most_shards: the most shards in the output's folder at one time, if all other shards are
             only in the mirror; None if all shards are in the folder.
     """
-    file_reads, memory, time = (
-        FileReads(plan.sources),
-        MemoryCounter(),
-        TimeCounter(),
-    )
+    file_reads = FileReads(plan.sources)
+    memory = MemoryCounter()
+    time = TimeCounter()
     all_steps: set[Step] = set()
     uses_torch, largest_unit, largest_block, tensor_count = False, plan.units[0], 1, 0
     for unit in plan.units:

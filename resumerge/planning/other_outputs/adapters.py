@@ -243,10 +243,8 @@ def _check_count(recipe: Recipe, method: MergeMethod, inputs: Sequence[Input]) -
     A base model that the method requires counts in its `fewest` and `most`, but not as an adapter.
     """
     needs_base = method.base == "required"
-    fewest_adapters, most_adapters = (
-        max(1, method.fewest - needs_base),
-        method.most and method.most - needs_base,
-    )
+    fewest_adapters = max(1, method.fewest - needs_base)
+    most_adapters = method.most and method.most - needs_base
     if len(inputs) < fewest_adapters or (most_adapters is not None and len(inputs) > most_adapters):
         expected_count = (
             f"exactly {most_adapters}"

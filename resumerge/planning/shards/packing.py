@@ -182,10 +182,8 @@ def _header(group: Sequence[Target], prefix: str) -> bytes:
                 "shape": list(shape),
                 "data_offsets": [begin, end],
             }
-    name_count, size = (
-        sum(len(target.tensors) for target in group),
-        sum(t.nbytes for t in group),
-    )
+    name_count = sum(len(target.tensors) for target in group)
+    size = sum(t.nbytes for t in group)
     assert (len(entries) - 1, end) == (name_count, size), "a file that nobody can open"
     header_json = json.dumps(entries, separators=(",", ":"), ensure_ascii=False).encode()
     header_json += b" " * (-len(header_json) % 8)

@@ -220,10 +220,8 @@ def whole_parameter(label: str, name: str, tensor: Tensor) -> ExpertParameter:
 def is_stored_transposed(parameters: Sequence[ExpertParameter]) -> bool | None:
     """Return whether the rows of packed tensors count inputs; None if the shapes do not decide."""
     shapes = {parameter.name.rpartition(".")[2]: parameter.shape for parameter in parameters}
-    first_shape, down_shape = (
-        shapes.get("gate_up_proj") or shapes.get("up_proj"),
-        shapes.get("down_proj"),
-    )
+    first_shape = shapes.get("gate_up_proj") or shapes.get("up_proj")
+    down_shape = shapes.get("down_proj")
     if first_shape is None or down_shape is None:
         return None
     factor = 2 if "gate_up_proj" in shapes else 1

@@ -34,10 +34,8 @@ def config_of(
     Raises:
         InputError: a value is missing or invalid.
     """
-    hidden_size, head_count = (
-        metadata.needed("embedding_length"),
-        metadata.needed("attention.head_count"),
-    )
+    hidden_size = metadata.needed("embedding_length")
+    head_count = metadata.needed("attention.head_count")
     layer_count = metadata.needed("block_count")
     head_width = metadata.size("attention.key_length") or hidden_size // head_count
     rotated_width = metadata.size("rope.dimension_count") or head_width

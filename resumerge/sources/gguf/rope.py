@@ -41,10 +41,8 @@ def scaled_positions(
     Raises:
         InputError: the positions are scaled in a way that config.json cannot state.
     """
-    scaling_type, factor = (
-        metadata.of_model("rope.scaling.type"),
-        metadata.number("rope.scaling.factor"),
-    )
+    scaling_type = metadata.of_model("rope.scaling.type")
+    factor = metadata.number("rope.scaling.factor")
     original_length = metadata.size("rope.scaling.original_context_length")
     if OF_LLAMA in tensors:
         factors = _factors(metadata, tensors[OF_LLAMA], read)

@@ -2,5 +2,6 @@
 
 `adapted` has the changed weight, and `low_rank` adds an adapter's product to it with the same bits
 on every machine. `both_matrices` has the base class of the matrices that are written: `factors`
-finds those of the difference between a model and its base, `combined` those of several adapters.
+finds those of the difference between a model and its base, and their rank; `combined` finds those
+of several adapters.
 """

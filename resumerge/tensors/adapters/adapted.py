@@ -163,10 +163,8 @@ class Adapted(Tensor):
             position += piece_elements
         if exact_results:
             # The changed model holds the rounded result, so changes lost by rounding do not count.
-            reference, model = (
-                as_vector(weight_bytes, self.weight.dtype),
-                as_vector(out, self.dtype),
-            )
+            reference = as_vector(weight_bytes, self.weight.dtype)
+            model = as_vector(out, self.dtype)
             evaluation.measure(reference, [model], exact_results)
 
     def _keeping_exact(self, evaluation: Evaluation, out: np.ndarray) -> Vector:

@@ -173,10 +173,8 @@ class Combined(BothMatrices):
             except FloatingPointError:
                 raise self._not_finite() from None
             a[number, : len(right)], b[:, : len(right), number] = right, left
-            change_energy, product_energy = (
-                change_energy + expert_energy,
-                product_energy + expert_product_energy,
-            )
+            change_energy += expert_energy
+            product_energy += expert_product_energy
         return both_matrices, change_energy, product_energy
 
     def _matrices(self, evaluation: Evaluation) -> list[tuple[np.ndarray, np.ndarray]]:

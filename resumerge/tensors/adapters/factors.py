@@ -90,10 +90,8 @@ class Factors(BothMatrices):
     def own_milliseconds(self) -> float:
         rows, columns = self.matrix
         uses_gram = is_small(rows, columns, self._directions)
-        gram_milliseconds, passes_milliseconds = (
-            GRAM_MILLISECONDS * min(rows, columns),
-            PASSES_MILLISECONDS * self.searched,
-        )
+        gram_milliseconds = GRAM_MILLISECONDS * min(rows, columns)
+        passes_milliseconds = PASSES_MILLISECONDS * self.searched
         milliseconds = gram_milliseconds if uses_gram else passes_milliseconds
         return milliseconds * len(self.pairs) * rows * columns / max(1, self.numel)
 
@@ -150,10 +148,8 @@ class Factors(BothMatrices):
             left, values, right, energy = self._decomposed(evaluation, number, pair)
             directions = self._directions_kept(values, energy)
             values, left, right = values[:directions], left[:, :directions], right[:directions]
-            difference_energy, kept_energy = (
-                difference_energy + energy,
-                kept_energy + float(np.square(values).sum()),
-            )
+            difference_energy += energy
+            kept_energy += float(np.square(values).sum())
             factor_of_a = np.sqrt(values) if self.distributed else values
             factor_of_b = np.sqrt(values) if self.distributed else (values > 0.0).astype(np.float64)
             sides = (left.T, right.T) if self.transposed else (right, left)

@@ -162,11 +162,9 @@ class Dequantised(Tensor):
         return own_buffers + max(child.working_bytes(piece_elements) for child in self.children())
 
     def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
-        out_floats, inner_evaluation, columns = (
-            out.view(np.float32),
-            evaluation.inner(),
-            self.columns,
-        )
+        out_floats = out.view(np.float32)
+        inner_evaluation = evaluation.inner()
+        columns = self.columns
         rows_at_once, end_row = max(1, PIECE_ELEMENTS // columns), -(-stop // columns)
         for top in range(start // columns, end_row, rows_at_once) if start < stop else ():
             bottom = min(top + rows_at_once, end_row)
@@ -259,10 +257,8 @@ class Dequantised(Tensor):
             matrix: the rows, float32.
         """
         row_count, (grid_rows, grid_columns) = len(matrix), self.grid
-        first_block, end_block = (
-            self._blocks_of(top),
-            self._blocks_of(top + row_count - 1) + grid_columns,
-        )
+        first_block = self._blocks_of(top)
+        end_block = self._blocks_of(top + row_count - 1) + grid_columns
         grid = tensor.floats(inner, first_block, end_block).reshape(-1, grid_columns)
         if len(grid) != row_count:
             rows = np.arange(top, top + row_count)

@@ -200,10 +200,8 @@ class Quantised(Tensor):
         if evaluation.measurements is not None and self.compared_models:
             size = self.bytes_at_once
             first = -(-max(start, self.code_bytes) // size)
-            block_count, other_count = (
-                max(0, -(-stop // size) - first),
-                len(self.compared_models) - 1,
-            )
+            block_count = max(0, -(-stop // size) - first)
+            other_count = len(self.compared_models) - 1
             evaluation.measurements.append(without_elements(block_count, other_count))
 
     def as_json(self) -> dict[str, Any]:

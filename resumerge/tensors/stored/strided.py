@@ -26,10 +26,8 @@ def boxes(shape: tuple[int, ...], start: int, stop: int) -> Iterator[Box]:
     row_elements = 1
     for count in shape[1:]:
         row_elements *= count
-    (first_row, skipped_elements), (last_row, remaining_elements) = (
-        divmod(start, row_elements),
-        divmod(stop, row_elements),
-    )
+    first_row, skipped_elements = divmod(start, row_elements)
+    last_row, remaining_elements = divmod(stop, row_elements)
     if skipped_elements:
         end = min(stop - first_row * row_elements, row_elements)
         for box in boxes(shape[1:], skipped_elements, end):
@@ -87,6 +85,5 @@ def _gather(read: ReadBytes, offset: int, strides: tuple[int, ...], out: np.ndar
     other_strides = strides[:widest] + strides[widest + 1 :]
     step_bytes, slices = strides[widest] * width, np.moveaxis(out, widest, 0)
     for index in range(out.shape[widest]):
-        _gather(
-            read, offset + index * step_bytes, other_strides, slices[index, ...]
-        )  # an array, also of one element
+        place = slices[index, ...]  # an array, also of one element
+        _gather(read, offset + index * step_bytes, other_strides, place)

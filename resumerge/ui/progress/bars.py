@@ -53,10 +53,8 @@ class Pace:
         """Return the time for `nbytes` more bytes, like ``2 to 5 min``; empty without a speed."""
         if not self.rate or not nbytes:
             return ""
-        mean_seconds, recent_seconds = (
-            nbytes / self.rate,
-            nbytes / (self._rate_since(1) or self.rate),
-        )
+        mean_seconds = nbytes / self.rate
+        recent_seconds = nbytes / (self._rate_since(1) or self.rate)
         is_unsteady = max(mean_seconds, recent_seconds) > SWING * min(mean_seconds, recent_seconds)
         return (
             show_range(min(mean_seconds, recent_seconds), max(mean_seconds, recent_seconds))

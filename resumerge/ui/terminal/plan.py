@@ -92,13 +92,14 @@ def _facts(document: dict[str, Any]) -> Iterator[RenderableType]:
         layers = ", ".join(f"{count} of {stack}" for stack, count in document["stacks"].items())
         yield _row("layers", f"{layers}; each is merged from the same layer of every model")
     yield _row("disk", f"{show_size(disk['needed'])} needed, {show_size(disk['free'])} free")
-    streamed = download.get("streamed_bytes", 0)
-    if streamed:
-        portion = "" if streamed == download["bytes"] else f"{show_size(streamed)} of it "
-        streamed = f", {portion}streamed and not stored"
+    streamed_note = ""
+    if streamed_bytes := download.get("streamed_bytes", 0):
+        is_all = streamed_bytes == download["bytes"]
+        portion = "" if is_all else f"{show_size(streamed_bytes)} of it "
+        streamed_note = f", {portion}streamed and not stored"
     yield _row(
         "download",
-        f"{show_size(download['bytes'])} in {counted(download['files'], 'file')}{streamed or ''}"
+        f"{show_size(download['bytes'])} in {counted(download['files'], 'file')}{streamed_note}"
         if download["files"]
         else "nothing",
     )

@@ -71,9 +71,9 @@ def test_not_even_one_thread_says_what_to_do(small: Plan, monkeypatch: pytest.Mo
     with pytest.raises(InputError, match="close other programs in the cgroup job, or raise"):
         fit_threads(estimate(small).memory, 5, enough - 1)
     with pytest.raises(InputError, match=rf"raise --memory to {needed}MB or more"):
-        fit_threads(estimate(small).memory, 5, 10**6, asked=10**6)
+        fit_threads(estimate(small).memory, 5, 10**6, allowed=10**6)
     with pytest.raises(InputError, match="close other programs"):
-        fit_threads(estimate(small).memory, 5, 10**6, asked=50 * GB)  # it is not what was asked for
+        fit_threads(estimate(small).memory, 5, 10**6, allowed=50 * GB)
 
 
 class Waiting:

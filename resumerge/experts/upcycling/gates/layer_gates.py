@@ -86,17 +86,8 @@ class GatesOfPrompts:
         if missing_libraries := [name for name in LIBRARIES if find_spec(name) is None]:
             raise InputError([self._missing(missing_libraries)])
         tensors_of_layers = [self._layer(layer) for layer in range(self.layers)]
-        if any(
-            _needs_scans(tensor)
-            for tensor in (
-                table,
-                *(
-                    tensor
-                    for layer_tensors in tensors_of_layers
-                    for tensor in layer_tensors.values()
-                ),
-            )
-        ):
+        tensors = [table, *(t for of_layer in tensors_of_layers for t in of_layer.values())]
+        if any(map(_needs_scans, tensors)):
             raise InputError([self._base_is_merged()])
         return HiddenStates(
             str(self.base.folder / "config.json"),
