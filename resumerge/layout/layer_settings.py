@@ -131,9 +131,11 @@ def mixed_settings(
     for path, counting_key in {
         tuple(path): last_key for *path, last_key in (key.split(".") for key in keys)
     }.items():
-        states = _States(path, counting_key, count)
+        stated_settings = _StatedSettings(path, counting_key, count)
         for key, default in layer_entries(config, path, count).items():
-            entries_of_layers = (states.of_origins(key, default, layers) for layers in inputs)
+            entries_of_layers = (
+                stated_settings.of_origins(key, default, layers) for layers in inputs
+            )
             differing_places = [
                 place
                 for place, (entries, layers) in enumerate(zip(entries_of_layers, inputs))
@@ -153,26 +155,26 @@ def _comparable_entry(entry: Any, layer: SourceLayer) -> Any:
 
 
 def _moved_section(
-    config: Config, path: list[str], counted: str, count: int, origins: Sequence[SourceLayer]
+    config: Config, path: list[str], counting_key: str, count: int, origins: Sequence[SourceLayer]
 ) -> tuple[dict[str, Any], list[Unstated]]:
     """Return a section with the output's per-layer settings, and the settings it cannot state."""
     before = section_at(config, path)
     section, unstated = dict(before), list[Unstated]()
-    states = _States(path, counted, count)
+    stated_settings = _StatedSettings(path, counting_key, count)
     entries_of_rules = {
         rule: entries
         for rule in rules_of(before, config, path)
         if (entries := rule.entries(before, count)) is not None
     }
     entries_by_name = {rule.name: entries for rule, entries in entries_of_rules.items()}
-    unstated += _move_lists(before, section, states, entries_by_name, origins)
+    unstated += _move_lists(before, section, stated_settings, entries_by_name, origins)
     unstated += _move_last_stage(before, section, count, len(origins))
     expected_entries = {
-        rule: states.of_origins(rule.name, entries_before, origins)
+        rule: stated_settings.of_origins(rule.name, entries_before, origins)
         for rule, entries_before in entries_of_rules.items()
     }
     for rule, entries in expected_entries.items():
-        _state(rule, entries, section, count, origins)
+        _write_if_needed(rule, entries, section, count, origins)
     for rule, entries in expected_entries.items():
         place = _first_difference(rule, section, entries, origins)
         if place is not None:
@@ -184,7 +186,7 @@ def _moved_section(
 def _move_lists(
     before: Config,
     section: dict[str, Any],
-    states: _States,
+    stated_settings: _StatedSettings,
     of_rules: Mapping[str, list[Any]],
     origins: Sequence[SourceLayer],
 ) -> Iterator[Unstated]:
@@ -193,26 +195,26 @@ def _move_lists(
     Args:
         before: the section as the reference's config.json has it, which remains unchanged.
         section: the section of the output, which is changed in place.
-        states: the settings that the models of the layers state.
+        stated_settings: the settings that the models of the layers state.
         of_rules: the entries that rules derive, by name. If a rule derives entries that differ from
             a list, the list is left to the rule.
         origins: the source layer of each layer of the output.
     """
     for key, value in before.items():
-        reference_entries = read_layer_list(key, value, states.count)
+        reference_entries = read_layer_list(key, value, stated_settings.count)
         if reference_entries is None or of_rules.get(key, reference_entries) != reference_entries:
             continue
-        entries = states.of_origins(key, reference_entries, origins)
+        entries = stated_settings.of_origins(key, reference_entries, origins)
         if entries == reference_entries:
             continue
         if any(word in key for word in _OUTPUTS) and entries.count(True) != reference_entries.count(
             True
         ):
             yield Unstated(key, (key,), f"{key}: {value}", 0)
-        section[key] = write_layer_list(key, value, states.count, entries)
+        section[key] = write_layer_list(key, value, stated_settings.count, entries)
 
 
-def _state(
+def _write_if_needed(
     rule: Rule,
     entries: list[Any],
     section: dict[str, Any],
@@ -230,17 +232,17 @@ def _state(
 
 
 @dataclass
-class _States:
+class _StatedSettings:
     """The settings that the models state for their layers.
 
     Args:
         path: the keys that lead to the section, in the config.json of every model.
-        counted: the key of the layer count in the section.
+        counting_key: the key of the layer count in the section.
         count: the number of layers if this key is missing.
     """
 
     path: Sequence[str]
-    counted: str
+    counting_key: str
     count: int
 
     def of_origins(self, key: str, default: list[Any], origins: Sequence[SourceLayer]) -> list[Any]:
@@ -259,7 +261,7 @@ class _States:
 
     def _entries(self, key: str, config: Config) -> list[Any] | None:
         section = section_at(config, self.path) or config
-        stated_count = section.get(self.counted)
+        stated_count = section.get(self.counting_key)
         count = (
             stated_count
             if type(stated_count) is int and 0 < stated_count <= _MOST_LAYERS

@@ -162,8 +162,8 @@ class Committer:
         self._execution.watch.check(
             {written.unit.number: written.unit for written in batch}.values()
         )
-        shard_numbers = {written.unit.shard for written in batch}
-        self._execution.files.sync(sorted(shard_numbers))
+        shard_numbers = sorted({written.unit.shard for written in batch})
+        self._execution.files.sync(shard_numbers)
         batch = sorted(batch, key=lambda written: written.unit.number)
         for unit, blocks_of_unit in groupby(batch, lambda written: written.unit):
             index_ranges = [blocks.indices for blocks in blocks_of_unit]

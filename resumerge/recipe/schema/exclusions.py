@@ -86,7 +86,8 @@ def _check_choice(
 ) -> Iterator[InvalidValue]:
     owner = "module" if at else "recipe"
     expected_text = "models, to merge whole models; slices, to choose layers"
-    expected_text += "" if at else "; modules, to merge the modules of a model in different ways"
+    if not at:
+        expected_text += "; modules, to merge the modules of a model in different ways"
     present_keys = [key for key in choices if section.get(key) not in (None, [], {})]
     if len(present_keys) > 1:
         yield InvalidValue(
@@ -134,9 +135,7 @@ def _check_extraction(top: Mapping[Any, Any]) -> Iterator[InvalidValue]:
             )
 
 
-CHECKS: Mapping[
-    type[AnyFile], tuple[Callable[[Mapping[Any, Any]], Iterator[InvalidValue]], ...]
-] = {
+CHECKS: Mapping[type[AnyFile], tuple[_Check, ...]] = {
     MergeFile: (_check_choices, _check_tokenizer),
     MixtureFile: (_check_mixture,),
     ExtractionFile: (_check_extraction,),
