@@ -13,8 +13,7 @@ import numpy as np
 from resumerge.comparison.in_order import InOrder
 from resumerge.comparison.models import MatchedTensor, Models, Pair
 from resumerge.comparison.relations import MEASURED
-from resumerge.comparison.relations.low_rank import PROPOSING_ROWS
-from resumerge.comparison.relations.quantised import SEEN_ROWS
+from resumerge.comparison.relations.relation import FEW_ROWS, MORE_ROWS
 from resumerge.comparison.values import Two, floats
 from resumerge.kernels import Distance, count_conflicts, distance, row_gram
 from resumerge.native import Vector
@@ -25,8 +24,7 @@ AT_ONCE = 1 << 18
 """The elements that are compared at once: few enough for the processor's cache."""
 
 PIECE_ELEMENTS = 1 << 20
-"""The elements that are read at once; more for matrices with long rows, to read
-`PROPOSING_ROWS`."""
+"""The elements that are read at once; more for matrices with long rows, to read `MORE_ROWS`."""
 
 LARGEST_BYTES = 16 << 20
 """The most bytes of all models together that a thread reads at once."""
@@ -70,16 +68,16 @@ class _PairSums:
         self.differing, self.squares, self.largest = 0, 0.0, 0.0
         self._evidence = {key: relation.new_evidence(dtypes) for key, relation in MEASURED.items()}
 
-    def propose(self, few: Two, every: Callable[[], Two]) -> None:
+    def propose(self, few: Two, more: Callable[[], Two]) -> None:
         """Examine some rows of the two matrices before any elements are added.
 
         Args:
-            few: at most about `SEEN_ROWS` rows.
-            every: returns all rows that propose directions, at most `PROPOSING_ROWS`.
+            few: at most about `FEW_ROWS` rows.
+            more: returns more rows, at most `MORE_ROWS`.
         """
         if few.differ.any():
             for evidence in self._evidence.values():
-                evidence.propose(few, every)
+                evidence.propose(few, more)
 
     def add(self, sums: Distance, block: _Block) -> None:
         """Add the sums and the evidence of further elements.
@@ -152,7 +150,7 @@ class TensorComparison:
         """
         width = sum(BITS[dtype] for dtype in self._dtypes.values())
         wanted_elements = min(
-            max(PIECE_ELEMENTS, PROPOSING_ROWS * self._row), 8 * LARGEST_BYTES // width
+            max(PIECE_ELEMENTS, MORE_ROWS * self._row), 8 * LARGEST_BYTES // width
         )
         piece = max(1, wanted_elements // self._block) * self._block
         readers = {
@@ -174,15 +172,15 @@ class TensorComparison:
 
     def _propose(self, pieces: dict[int, np.ndarray], rows: int) -> None:
         """Have each pair examine evenly spaced rows of the first piece."""
-        proposing_rows = np.linspace(0, rows - 1, min(rows, PROPOSING_ROWS)).astype(int)
-        few_rows = proposing_rows[:: max(1, len(proposing_rows) // SEEN_ROWS)]
+        more_rows = np.linspace(0, rows - 1, min(rows, MORE_ROWS)).astype(int)
+        few_rows = more_rows[:: max(1, len(more_rows) // FEW_ROWS)]
 
         for sums in self._pairs:
             select_few, select_all = (
                 partial(
                     self._pair_numbers, sums.pair, partial(self._rows, pieces, rows, chosen_rows)
                 )
-                for chosen_rows in (few_rows, proposing_rows)
+                for chosen_rows in (few_rows, more_rows)
             )
             sums.propose(select_few(), select_all)
 

@@ -63,7 +63,7 @@ def compared(place: Path, *names: str, recipe: Path, **options: Any) -> dict[str
 
 def in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make pieces end inside blocks of a merge."""
-    for name, value in (("AT_ONCE", 100), ("PIECE_ELEMENTS", 300), ("PROPOSING_ROWS", 4)):
+    for name, value in (("AT_ONCE", 100), ("PIECE_ELEMENTS", 300), ("MORE_ROWS", 4)):
         monkeypatch.setattr(pieces, name, value)
 
 

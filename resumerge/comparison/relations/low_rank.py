@@ -29,9 +29,6 @@ from resumerge.comparison.values import Two, spacing
 from resumerge.kernels import row_gram
 from resumerge.native import Vector
 
-PROPOSING_ROWS = 128
-"""The most rows that propose directions: they reveal ranks up to about half this number."""
-
 _FEWEST = 16
 """The least number of rows and of columns of a matrix whose rank is examined."""
 
@@ -94,9 +91,9 @@ class LowRankEvidence(Evidence):
     def __init__(self) -> None:
         self._directions: Directions | None = None
 
-    def propose(self, few: Two, every: Callable[[], Two]) -> None:
+    def propose(self, few: Two, more: Callable[[], Two]) -> None:
         if may_be_low_rank(few.difference):
-            self._directions = Directions.proposed(every().difference)
+            self._directions = Directions.proposed(more().difference)
 
     def add(self, two: Callable[[], Two]) -> None:
         if self._directions is not None:

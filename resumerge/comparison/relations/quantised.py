@@ -24,9 +24,6 @@ from resumerge.comparison.relations.relation import (
 )
 from resumerge.comparison.values import Two, spacing
 
-SEEN_ROWS = 32
-"""The most rows of a matrix that are examined."""
-
 _ON_GRID = 0.95
 """The least share of elements that lie on a grid. If a row does not reach the last step of its
 grid, another grid is inferred for it."""
@@ -80,7 +77,7 @@ class GridEvidence(Evidence):
         self._dtypes = dtypes
         self._grid: dict[str, Any] | None = None
 
-    def propose(self, few: Two, every: Callable[[], Two]) -> None:
+    def propose(self, few: Two, more: Callable[[], Two]) -> None:
         first_dtype, second_dtype = self._dtypes
         if (grid_facts := grid_of(few.second, few.first, second_dtype)) is not None:
             self._grid = {**grid_facts, "of_first": True}

@@ -15,6 +15,12 @@ Details = Mapping[str, Any]
 Compared = Mapping[str, Any]
 """The entry of one tensor of a pair in the document."""
 
+FEW_ROWS = 32
+"""The most rows of a matrix that all evidence examines first."""
+
+MORE_ROWS = 128
+"""The most rows that evidence gets if it asks: they reveal ranks up to about half this number."""
+
 AGREE = 0.99
 """The least share of elements that agree with a relation for a tensor to have it."""
 
@@ -58,12 +64,12 @@ class Evidence(ABC):
     """The evidence for a relation of two tensors, collected while both are read once."""
 
     @abstractmethod
-    def propose(self, few: Two, every: Callable[[], Two]) -> None:
+    def propose(self, few: Two, more: Callable[[], Two]) -> None:
         """Examine some rows of two matrices that differ in them, before any elements are added.
 
         Args:
-            few: at most about `quantised.SEEN_ROWS` rows.
-            every: returns more rows, at most `low_rank.PROPOSING_ROWS`.
+            few: at most about `FEW_ROWS` rows.
+            more: returns more rows, at most `MORE_ROWS`.
         """
 
     @abstractmethod

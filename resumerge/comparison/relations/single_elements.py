@@ -67,7 +67,7 @@ class ElementEvidence(Evidence):
         self._count: ElementCount | None = None
         self._has_begun = False
 
-    def propose(self, few: Two, every: Callable[[], Two]) -> None:
+    def propose(self, few: Two, more: Callable[[], Two]) -> None:
         """Do nothing: the first differing elements propose the relation, also in vectors."""
 
     def add(self, two: Callable[[], Two]) -> None:
