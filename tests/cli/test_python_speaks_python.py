@@ -90,7 +90,7 @@ def test_an_option_is_named_as_the_argument(text: str, expected: str) -> None:
 def test_numbers_that_should_worry_are_an_error_because_of_an_argument() -> None:
     error = DoubtfulNumbers("out", ("NaN",))
     error_in_python(error)
-    assert "because of strict=True:" in str(error)
+    assert "With strict=True, they are an error:" in str(error)
 
 
 def test_an_argument_that_is_named_is_one() -> None:

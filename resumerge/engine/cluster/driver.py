@@ -128,9 +128,8 @@ class Driver:
         """
         options = self._context.options
         custom_resources = read_task_resources(options.ray_resources or "{}")
-        request = TaskRequest(
-            options.threads or 1, tries.memory or self._context.memory, custom_resources
-        )
+        memory = tries.memory or options.memory  # not the limit of this process after an OOM kill
+        request = TaskRequest(options.threads or 1, memory, custom_resources)
         if options.threads:
             return request
         processors = min((machine.cpus for machine in machines if request.fits(machine)), default=1)
