@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 Inode = tuple[int, int]
@@ -21,6 +22,9 @@ def inode_of(file: int | Path) -> Inode:
 def copy_folders(folders: dict[Path, Path]) -> dict[Inode, Path]:
     """Copy folders; a file with several names stays one file.
 
+    A file that another thread removes meanwhile, as SQLite its journal, is left out: a crash may
+    leave it or not.
+
     Args:
         folders: the path of the copy of each folder.
 
@@ -30,12 +34,13 @@ def copy_folders(folders: dict[Path, Path]) -> dict[Inode, Path]:
     copies: dict[Inode, Path] = {}
 
     def copy(source: str, target: str) -> None:
-        inode = inode_of(Path(source))
-        if inode in copies:
-            os.link(copies[inode], target)
-        else:
-            shutil.copy2(source, target)
-            copies[inode] = Path(target)
+        with suppress(FileNotFoundError):
+            inode = inode_of(Path(source))
+            if inode in copies:
+                os.link(copies[inode], target)
+            else:
+                shutil.copy2(source, target)
+                copies[inode] = Path(target)
 
     for folder, target in folders.items():
         shutil.copytree(folder, target, symlinks=True, copy_function=copy)
