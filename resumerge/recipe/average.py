@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from glob import glob, has_magic
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -392,28 +393,18 @@ def _no_schedule(entry: Any, at: tuple[str | int, ...]) -> InvalidValue:
 def _labels(checkpoints: Sequence[str]) -> list[str]:
     """Return a name for each checkpoint: the part of its path or revision that distinguishes it."""
     split_checkpoints = [[part for part in re.split(r"[/@]", text) if part] for text in checkpoints]
-    fewest_parts = min(map(len, split_checkpoints))
-    shared_start = next(
-        (
-            index
-            for index in range(fewest_parts)
-            if len({parts[index] for parts in split_checkpoints}) > 1
-        ),
-        fewest_parts,
-    )
-    shared_end = next(
-        (
-            index
-            for index in range(fewest_parts)
-            if len({parts[-1 - index] for parts in split_checkpoints}) > 1
-        ),
-        fewest_parts,
-    )
+    shared_start = _shared_parts(split_checkpoints)
+    shared_end = _shared_parts([parts[::-1] for parts in split_checkpoints])
     names = [
         "-".join(parts[shared_start : len(parts) - shared_end]) or parts[-1]
         for parts in split_checkpoints
     ]
     return [re.sub(r"[^\w.-]+", "-", name, flags=re.ASCII).lstrip(".-") for name in names]
+
+
+def _shared_parts(paths: Sequence[Sequence[str]]) -> int:
+    """Return the number of parts that are the same at the beginning of all paths."""
+    return sum(1 for _ in takewhile(lambda parts: len({*parts}) == 1, zip(*paths)))
 
 
 def _check_name(name: str, named: Mapping[str, Any]) -> None:

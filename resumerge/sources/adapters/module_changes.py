@@ -20,9 +20,6 @@ class ModuleChanges:
         settings: the adapter's settings, from its config; the defaults if it has none.
         orientations: the orientation in which square weights are stored.
         refusals: the collector of problems, to which misfits are added; none is raised.
-
-    Attributes:
-        models: as the argument.
     """
 
     def __init__(
