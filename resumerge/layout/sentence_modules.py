@@ -84,10 +84,8 @@ def _differing_values(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> lis
 def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return a module's config with one key, ``pooling``, for all its ways of pooling tokens."""
     settings = {key: value for key, value in config.items() if not key.startswith("pooling_mode")}
-    stated_modes = config.get("pooling_mode")
-    pooling_ways = (
-        stated_modes if isinstance(stated_modes, list) else [stated_modes] if stated_modes else []
-    )
+    stated_modes = config.get("pooling_mode") or []
+    pooling_ways = [*stated_modes] if isinstance(stated_modes, list) else [stated_modes]
     pooling_ways += [
         key.removeprefix(_MODES).removesuffix("_tokens").removesuffix("_token")
         for key, value in config.items()

@@ -162,6 +162,15 @@ def test_other_ways_of_pooling_are_told(
     assert notes(tmp_path) == ([expected + told] if told else [])
 
 
+def test_equal_ways_of_pooling_of_three_models_are_not_told(tmp_path: Path) -> None:
+    """The reference's config is compared with that of each model, and stays as it is."""
+    for seed, name in enumerate("abc"):
+        write(tmp_path / name, seed, pooling={"pooling_mode": ["cls"], "pooling_mode_max": True})
+    models = "models: [{model: a}, {model: b}, {model: c}]\n"
+    recipe = f"merge_method: linear\n{models}parameters: {{weight: 1}}\n"
+    assert notes(tmp_path, recipe) == []
+
+
 def test_layers_of_other_sizes_are_refused(tmp_path: Path) -> None:
     write(tmp_path / "a", 1)
     write(tmp_path / "b", 2, outputs=6)
