@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from importlib.abc import MetaPathFinder
 from types import FrameType
 
+from resumerge.engine.resources.wakeup import woken_by
 from resumerge.errors import Interrupted
 
 
@@ -64,16 +65,19 @@ class StopRequest:
         if threading.current_thread() is not threading.main_thread():
             yield self
             return
-        old_handlers = {signum: signal.signal(signum, self._handle) for signum in stop_signals()}
-        old_hook, sys.unraisablehook = sys.unraisablehook, _without_interrupts(sys.unraisablehook)
-        try:
-            # A worker starts with these signals blocked.
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, old_handlers)
-            yield self
-        finally:
-            sys.unraisablehook = old_hook
-            for stop_signal, handler in old_handlers.items():
-                signal.signal(stop_signal, signal.SIG_IGN if self._final else handler)
+        signums = stop_signals()
+        with woken_by(signums):
+            old_handlers = {signum: signal.signal(signum, self._handle) for signum in signums}
+            old_hook = sys.unraisablehook
+            sys.unraisablehook = _without_interrupts(old_hook)
+            try:
+                # A worker starts with these signals blocked.
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, signums)
+                yield self
+            finally:
+                sys.unraisablehook = old_hook
+                for stop_signal, handler in old_handlers.items():
+                    signal.signal(stop_signal, signal.SIG_IGN if self._final else handler)
 
     @contextmanager
     def deferred(self) -> Iterator[None]:

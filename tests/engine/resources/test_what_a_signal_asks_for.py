@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import select
 import signal
 import subprocess
 import sys
 import threading
 
 import pytest
+from waiting import HANGS_SECONDS, wait_until
 
 from resumerge.engine.resources.signals import StopRequest, is_repetition, stop_signals
 from resumerge.errors import Interrupted
@@ -135,6 +138,75 @@ def test_only_a_hang_up_that_follows_is_a_repetition() -> None:
     assert not is_repetition(signal.SIGHUP, None)
     assert not is_repetition(signal.SIGTERM, signal.SIGHUP)
     assert not is_repetition(signal.SIGINT, signal.SIGINT)
+
+
+WAITS = """
+import signal, sys, threading, time
+from resumerge.engine.resources.signals import StopRequest
+from resumerge.errors import Interrupted
+
+held, main = threading.Lock(), threading.get_ident()
+held.acquire()
+
+def waits():
+    held.acquire()
+
+def strikes():
+    while True:
+        frame = sys._current_frames()[main]
+        if (frame.f_code, frame.f_lineno) == (waits.__code__, waits.__code__.co_firstlineno + 1):
+            break
+        time.sleep(0.001)
+    # The signal ends no wait of the main thread, because another thread receives it.
+    signal.pthread_kill(threading.get_ident(), {signum})
+    while not stop.requested:
+        time.sleep(0.001)
+    held.release()
+
+stop = StopRequest()
+try:
+    with stop.listening():
+        threading.Thread(target=strikes, daemon=True).start()
+        if {deferred}:
+            with stop.deferred():
+                waits()
+        else:
+            waits()
+        stop.check()
+except Interrupted as error:
+    sys.exit(error.exit_code)
+"""
+
+
+@EACH
+@pytest.mark.parametrize("deferred", [False, True])
+def test_a_signal_is_heard_although_nothing_ends_the_wait(signum: int, deferred: bool) -> None:
+    """A signal that arrives as a wait begins is handled during the wait."""
+    program = WAITS.format(signum=int(signum), deferred=deferred)
+    ended = subprocess.run([sys.executable, "-c", program], timeout=HANGS_SECONDS)
+    assert ended.returncode == 128 + signum
+
+
+def test_what_others_have_for_signals_is_used_too() -> None:
+    """A notebook's event loop has a wake-up descriptor; another library may handle SIGURG."""
+    heard: list[int] = []
+    usual_handler = signal.signal(signal.SIGURG, lambda signum, frame: heard.append(signum))
+    read_end, write_end = os.pipe2(os.O_NONBLOCK)
+    usual = signal.set_wakeup_fd(write_end)
+    try:
+        with StopRequest().listening() as stop, stop.deferred():
+            send(signal.SIGTERM)
+            wait_until(lambda: heard and select.select([read_end], [], [], 0)[0])
+        assert signal.SIGTERM in os.read(read_end, 100)
+        assert signal.set_wakeup_fd(write_end) == write_end
+        heard.clear()
+        send(signal.SIGURG)
+        assert heard == [signal.SIGURG]
+    finally:
+        signal.signal(signal.SIGURG, usual_handler)
+        signal.set_wakeup_fd(usual)
+        os.close(read_end)
+        os.close(write_end)
 
 
 ENDS = """
