@@ -282,6 +282,14 @@ class Interrupted(ResumergeError):
         return super().as_json() | {"kind": "interrupted", "signal": self.name}
 
 
+class StopSignal(KeyboardInterrupt):
+    """The exception by which a signal interrupts the main thread; callers get `Interrupted`.
+
+    It is no `Exception`: libraries repeat a request after any `Exception`, or report it as an error
+    of a file.
+    """
+
+
 class StoreError(OSError):
     """A failed request to a server or to a mirror.
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from resumerge.errors import ResumergeError, refuse
+from resumerge.errors import ResumergeError, StopSignal, refuse
 from resumerge.methods.base import KernelMethod, MergeMethod, TensorContext
 from resumerge.methods.registry import METHODS
 from resumerge.methods.user_code import raised
@@ -89,7 +89,7 @@ def _answer(
     question_text = f"{question.__name__}() of tensor {tensor.name}"
     try:
         answer = question(tensor)
-    except ResumergeError:
+    except (ResumergeError, StopSignal):
         raise
     except BaseException as error:
         if not is_users(method.name):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from resumerge.errors import ResumergeError, refuse
+from resumerge.errors import ResumergeError, StopSignal, refuse
 
 PACKAGE = str(Path(__file__).parents[1])
 
@@ -15,6 +15,8 @@ PACKAGE = str(Path(__file__).parents[1])
 @contextmanager
 def refused(what: str, where: object, file: str | None = None) -> Iterator[None]:
     """Refuse the run if the body of the ``with`` block raises anything, even `SystemExit`.
+
+    A `ResumergeError` and a stop signal are raised unchanged.
 
     Args:
         what: the problem, for the message.
@@ -26,7 +28,7 @@ def refused(what: str, where: object, file: str | None = None) -> Iterator[None]
     """
     try:
         yield
-    except ResumergeError:
+    except (ResumergeError, StopSignal):
         raise
     except BaseException as error:
         description = raised(error, file)

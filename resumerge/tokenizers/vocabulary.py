@@ -11,7 +11,7 @@ from typing import Any
 
 import xxhash
 
-from resumerge.errors import InputError, Interrupted, Reason, Resumable, refuse
+from resumerge.errors import InputError, Reason, Resumable, refuse
 from resumerge.recipe.types import ModelRef
 from resumerge.remote.metadata_cache import MetadataCache
 from resumerge.sources.companions import LARGEST, is_tokenizer_file, oversized_tokenizer_files
@@ -347,8 +347,6 @@ def _converted(source: Source, files: tuple[str, ...]) -> dict[str, Any]:
         # Errors of many classes are possible; each means that the files are unusable. A panic of
         # the tokenizers library is not an Exception.
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
-            raise
-        if isinstance(error, Interrupted):
             raise
         raise refuse(
             f"The tokenizer of {source.ref} has no {TOKENIZER}, and its other files cannot be "

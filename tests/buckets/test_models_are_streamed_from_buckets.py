@@ -139,6 +139,21 @@ def test_a_signal_does_not_wait_for_a_server(
     assert place.output() == merged(tmp_path / "calm", linear(write(tmp_path / "m", files)))
 
 
+def test_a_signal_does_not_wait_for_a_listing(
+    s3: Server, bucket: Bucket, proxy: Proxy, tmp_path: Path
+) -> None:
+    """The library repeats a request that was interrupted by an error."""
+    place = Place(s3, tmp_path / "place", linear(upload(bucket, "m", whole(1))), proxy)
+    proxy.hold("GET", "list-type")
+    process = place.start("run", "merge.yaml", "out", before=PATIENT)
+    wait_until(lambda: proxy.wrong["held"], process)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate()
+    assert process.returncode == 130, told
+    assert proxy.wrong["held"] == 1
+    assert not (place.folder / "out").exists()
+
+
 def test_an_object_that_changes_is_told(
     s3: Server, bucket: Bucket, proxy: Proxy, tmp_path: Path
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from resumerge.engine.resources.allocation_errors import is_out_of_memory
-from resumerge.errors import Problem, Reason, Resumable, ResumergeError
+from resumerge.errors import Problem, Reason, Resumable, ResumergeError, StopSignal
 from resumerge.methods import Block
 from resumerge.methods.checked_answers import file_of, is_users, place_of_block
 from resumerge.methods.user_code import is_raised_in, line_of, raised
@@ -26,11 +26,12 @@ _MEND = (
 def failures_named(merged: Merged) -> Iterator[None]:
     """Raise `Resumable` for any exception of a user's method in this context, even `SystemExit`.
 
-    A `ResumergeError`, a read error of a source, and a lack of memory are raised unchanged.
+    A `ResumergeError`, a stop signal, a read error of a source, and a lack of memory are raised
+    unchanged.
     """
     try:
         yield
-    except ResumergeError:
+    except (ResumergeError, StopSignal):
         raise
     except BaseException as error:
         method_name = merged.method

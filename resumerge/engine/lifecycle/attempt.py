@@ -28,7 +28,7 @@ from resumerge.engine.resources.resource_errors import DISK_ERRORS, as_resumable
 from resumerge.engine.shards.shard_files import ShardFiles
 from resumerge.engine.shards.space_reservation import starts_sparse
 from resumerge.engine.timer import Timer
-from resumerge.errors import Interrupted, Resumable, ResumergeError
+from resumerge.errors import Interrupted, Resumable, ResumergeError, StopSignal
 from resumerge.event_kinds import EventKind
 from resumerge.host.machine import boot_id, hostname
 from resumerge.host.memory import measure_memory, peak_rss, rss
@@ -116,7 +116,7 @@ class Attempt:
         try:
             yield record
             outcome = state = "done"
-        except Interrupted:
+        except (Interrupted, StopSignal):
             outcome = state = "interrupted"
             raise
         except (ResumergeError, *DISK_ERRORS) as error:

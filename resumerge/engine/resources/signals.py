@@ -12,7 +12,7 @@ from importlib.abc import MetaPathFinder
 from types import FrameType
 
 from resumerge.engine.resources.wakeup import woken_by
-from resumerge.errors import Interrupted
+from resumerge.errors import Interrupted, StopSignal
 
 
 def stop_signals() -> tuple[signal.Signals, ...]:
@@ -29,10 +29,11 @@ def is_repetition(signum: int, before: int | None) -> bool:
 class StopRequest:
     """The request to stop the run, which a signal sets.
 
-    Outside `deferred`, a signal raises `Interrupted` at once. Inside `deferred`, the signal is only
-    recorded, and the engine checks for it between two blocks. A signal is also only recorded where
-    the interpreter ignores exceptions (a finalizer, a callback of a weak reference). A second
-    signal ends the process at once; no committed block is lost.
+    Outside `deferred`, a signal raises `StopSignal` at once, which `listening` turns into
+    `Interrupted`. Inside `deferred`, the signal is only recorded, and the engine checks for it
+    between two blocks. A signal is also only recorded where the interpreter ignores exceptions (a
+    finalizer, a callback of a weak reference). A second signal ends the process at once; no
+    committed block is lost.
 
     Args:
         last_words: called with the number of the first signal before a second signal ends the
@@ -61,11 +62,23 @@ class StopRequest:
 
     @contextmanager
     def listening(self) -> Iterator[StopRequest]:
-        """Handle signals inside the context; in a thread other than the main thread, do nothing."""
+        """Handle signals inside the context; in a thread other than the main thread, do nothing.
+
+        Raises:
+            Interrupted: a signal arrived.
+        """
         if threading.current_thread() is not threading.main_thread():
             yield self
             return
-        signums = stop_signals()
+        try:
+            with self._handling(stop_signals()):
+                yield self
+        except StopSignal:
+            assert self.signum is not None
+            raise Interrupted(self.signum) from None
+
+    @contextmanager
+    def _handling(self, signums: tuple[signal.Signals, ...]) -> Iterator[None]:
         with woken_by(signums):
             old_handlers = {signum: signal.signal(signum, self._handle) for signum in signums}
             old_hook = sys.unraisablehook
@@ -73,7 +86,7 @@ class StopRequest:
             try:
                 # A worker starts with these signals blocked.
                 signal.pthread_sigmask(signal.SIG_UNBLOCK, signums)
-                yield self
+                yield
             finally:
                 sys.unraisablehook = old_hook
                 for stop_signal, handler in old_handlers.items():
@@ -81,7 +94,7 @@ class StopRequest:
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
-        """Only record signals inside the context, instead of raising `Interrupted`."""
+        """Only record signals inside the context, instead of raising `StopSignal`."""
         was_deferred, self._deferred = self._deferred, True
         try:
             yield
@@ -90,7 +103,7 @@ class StopRequest:
 
     @contextmanager
     def between_imports(self) -> Iterator[None]:
-        """Defer signals inside the context, but raise `Interrupted` before the next module import.
+        """Defer signals inside the context, but check for them before the next module import.
 
         A signal handler that raises during an import may run in a callback of the interpreter,
         where exceptions are ignored.
@@ -117,16 +130,16 @@ class StopRequest:
             os._exit(128 + self.signum)
         self.signum = signum
         if not self._deferred:
-            raise Interrupted(signum)
+            raise StopSignal
 
 
 def _without_interrupts(
     show: Callable[[sys.UnraisableHookArgs], object],
 ) -> Callable[[sys.UnraisableHookArgs], object]:
-    """Return a hook that shows ignored exceptions, except `Interrupted`."""
+    """Return a hook that shows ignored exceptions, except `StopSignal`."""
 
     def hook(ignored: sys.UnraisableHookArgs) -> None:
-        if ignored.exc_type is not Interrupted:
+        if ignored.exc_type is not StopSignal:
             show(ignored)
 
     return hook

@@ -13,7 +13,7 @@ import pytest
 from waiting import HANGS_SECONDS, wait_until
 
 from resumerge.engine.resources.signals import StopRequest, is_repetition, stop_signals
-from resumerge.errors import Interrupted
+from resumerge.errors import Interrupted, StopSignal
 
 pytestmark = pytest.mark.cold_start
 
@@ -52,7 +52,7 @@ def test_after_the_blocks_a_signal_interrupts_again() -> None:
     with stop.listening():
         with pytest.raises(ValueError, match="a bug"), stop.deferred():
             raise ValueError("a bug")
-        with pytest.raises(Interrupted):
+        with pytest.raises(StopSignal):
             send(signal.SIGTERM)
 
 
