@@ -7,6 +7,7 @@ import io
 import signal
 from pathlib import Path
 
+import pytest
 import torch
 from bucket_merges import (
     SMALL_BATCHES,
@@ -139,12 +140,13 @@ def test_a_signal_does_not_wait_for_a_server(
     assert place.output() == merged(tmp_path / "calm", linear(write(tmp_path / "m", files)))
 
 
-def test_a_signal_does_not_wait_for_a_listing(
-    s3: Server, bucket: Bucket, proxy: Proxy, tmp_path: Path
+@pytest.mark.parametrize("part", ["list-type", "config.json", "model.safetensors"])
+def test_a_signal_does_not_wait_for_what_a_plan_needs(
+    part: str, s3: Server, bucket: Bucket, proxy: Proxy, tmp_path: Path
 ) -> None:
     """The library repeats a request that was interrupted by an error."""
     place = Place(s3, tmp_path / "place", linear(upload(bucket, "m", whole(1))), proxy)
-    proxy.hold("GET", "list-type")
+    proxy.hold("GET", part)
     process = place.start("run", "merge.yaml", "out", before=PATIENT)
     wait_until(lambda: proxy.wrong["held"], process)
     process.send_signal(signal.SIGINT)

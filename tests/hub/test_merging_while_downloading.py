@@ -130,6 +130,21 @@ def test_a_signal_is_answered_though_the_hub_sends_nothing(
     place.call("resume")
 
 
+@pytest.mark.parametrize("part", ["/api/models/org/math", "config.json", shard(1, 8)])
+def test_a_signal_is_answered_though_the_hub_says_nothing_of_a_model(
+    filled: Hub, tmp_path: Path, part: str
+) -> None:
+    """It is what a plan needs: the list of files, the config and the headers."""
+    place = Place(filled, tmp_path, HF_HUB_DOWNLOAD_TIMEOUT="600", HF_HUB_ETAG_TIMEOUT="600")
+    filled.fail(part, method="GET", stall_after=0, times=100)
+    process = place.start("run", "merge.yaml", "out")
+    wait_until(lambda: filled.faults[0].times != 100, process)
+    process.send_signal(signal.SIGINT)
+    told = process.communicate()[1]
+    assert process.returncode == 130, told
+    assert not (tmp_path / "out").exists()
+
+
 def test_network_lost_midway_merges_what_is_there_and_resumes(filled: Hub, tmp_path: Path) -> None:
     place = Place(filled, tmp_path)
     place.call("plan", "merge.yaml")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from resumerge.errors import InputError, refuse
 from resumerge.recipe.types import ModelRef
+from resumerge.remote.abandonable_threads import call_for_each
 from resumerge.remote.file import RemoteFile
 from resumerge.remote.metadata_cache import MetadataCache
 from resumerge.remote.model import RemoteModel
@@ -117,9 +117,8 @@ class _RemoteFiles(ModelFiles):
                 fix="download the folder, and name the copy",
             )
         self._model = self._model.described(weights)
-        with ThreadPoolExecutor(HEADER_THREADS) as pool:
-            headers_in_order = pool.map(lambda name: self._header(self._model.files[name]), weights)
-            return dict(zip(weights, headers_in_order))
+        files = [self._model.files[name] for name in weights]
+        return dict(zip(weights, call_for_each(self._header, files, HEADER_THREADS)))
 
     def _header(self, file: RemoteFile) -> Header:
         online = self._model.online
