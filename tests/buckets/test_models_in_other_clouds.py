@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -31,6 +32,12 @@ from resumerge.buckets.errors import Changed
 from resumerge.errors import StoreError
 
 cloud, bucket = fixtures.cloud, fixtures.bucket
+
+PATIENT = """
+from resumerge.buckets import azure, google
+azure.IDLE_TIMEOUT = google.IDLE_TIMEOUT = 3600.0
+"""
+"""The client would wait for an hour before it repeats a request."""
 
 
 @pytest.fixture
@@ -105,6 +112,21 @@ def test_streamed(cloud: Cloud, bucket: Container, proxy: Proxy, tmp_path: Path)
     assert place.output() == calm.output()
     blobs = (place.folder / "hf").rglob("blobs/*")
     assert [path for path in blobs if path.stat().st_size > 10_000] == []
+
+
+@pytest.mark.parametrize("part", ["", "config.json", "model.safetensors"])
+def test_a_signal_does_not_wait_for_what_a_plan_needs(
+    part: str, cloud: Cloud, bucket: Container, proxy: Proxy, tmp_path: Path
+) -> None:
+    """It is the listing, the config and the headers."""
+    place = placed(cloud, tmp_path, linear(put(bucket, "m", whole(1))), proxy)
+    proxy.hold("GET", part)
+    process = place.start("run", "merge.yaml", "out", before=PATIENT)
+    wait_until(lambda: proxy.wrong["held"], process)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate()
+    assert process.returncode == 130, told
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("stream", [False, True])
