@@ -118,7 +118,7 @@ def test_streamed(cloud: Cloud, bucket: Container, proxy: Proxy, tmp_path: Path)
 def test_a_signal_does_not_wait_for_what_a_plan_needs(
     part: str, cloud: Cloud, bucket: Container, proxy: Proxy, tmp_path: Path
 ) -> None:
-    """It is the listing, the config and the headers."""
+    """A plan needs the listing, the config and the headers."""
     place = placed(cloud, tmp_path, linear(put(bucket, "m", whole(1))), proxy)
     proxy.hold("GET", part)
     process = place.start("run", "merge.yaml", "out", before=PATIENT)

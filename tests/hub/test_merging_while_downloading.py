@@ -134,7 +134,7 @@ def test_a_signal_is_answered_though_the_hub_sends_nothing(
 def test_a_signal_is_answered_though_the_hub_says_nothing_of_a_model(
     filled: Hub, tmp_path: Path, part: str
 ) -> None:
-    """It is what a plan needs: the list of files, the config and the headers."""
+    """A plan needs the list of files, the config and the headers."""
     place = Place(filled, tmp_path, HF_HUB_DOWNLOAD_TIMEOUT="600", HF_HUB_ETAG_TIMEOUT="600")
     filled.fail(part, method="GET", stall_after=0, times=100)
     process = place.start("run", "merge.yaml", "out")
