@@ -15,6 +15,7 @@ from bucket_merges import (
     Place,
     adapter,
     forget,
+    interrupt_while_held,
     linear,
     sent,
     shard,
@@ -146,14 +147,8 @@ def test_a_signal_does_not_wait_for_what_a_plan_needs(
 ) -> None:
     """The library repeats a request that was interrupted by an error."""
     place = Place(s3, tmp_path / "place", linear(upload(bucket, "m", whole(1))), proxy)
-    proxy.hold("GET", part)
-    process = place.start("run", "merge.yaml", "out", before=PATIENT)
-    wait_until(lambda: proxy.wrong["held"], process)
-    process.send_signal(signal.SIGINT)
-    _, told = process.communicate()
-    assert process.returncode == 130, told
+    interrupt_while_held(place, proxy, part, before=PATIENT)
     assert proxy.wrong["held"] == 1
-    assert not (place.folder / "out").exists()
 
 
 def test_an_object_that_changes_is_told(

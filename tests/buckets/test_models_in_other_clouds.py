@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -14,6 +13,7 @@ from bucket_merges import (
     SMALL_BATCHES,
     Place,
     adapter,
+    interrupt_while_held,
     linear,
     shard,
     sharded,
@@ -120,13 +120,7 @@ def test_a_signal_does_not_wait_for_what_a_plan_needs(
 ) -> None:
     """A plan needs the listing, the config and the headers."""
     place = placed(cloud, tmp_path, linear(put(bucket, "m", whole(1))), proxy)
-    proxy.hold("GET", part)
-    process = place.start("run", "merge.yaml", "out", before=PATIENT)
-    wait_until(lambda: proxy.wrong["held"], process)
-    process.send_signal(signal.SIGINT)
-    _, told = process.communicate()
-    assert process.returncode == 130, told
-    assert not (tmp_path / "out").exists()
+    interrupt_while_held(place, proxy, part, before=PATIENT)
 
 
 @pytest.mark.parametrize("stream", [False, True])

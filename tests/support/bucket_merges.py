@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from loopback_s3 import Bucket, Proxy, Server
+from waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 
@@ -192,6 +194,22 @@ class Place:
         """Return the data of all events of a kind in the newest run."""
         runs = self.document("status")["runs"]
         return [event["data"] for event in runs[0]["events"] if event["kind"] == kind]
+
+
+def interrupt_while_held(place: Place, proxy: Proxy, part: str, before: str) -> None:
+    """Merge, and send SIGINT while the server does not answer: the merge ends at once.
+
+    Args:
+        part: a part of the path of the requests to which the proxy sends no answer.
+        before: code that lets the client wait for long.
+    """
+    proxy.hold("GET", part)
+    process = place.start("run", "merge.yaml", "out", before=before)
+    wait_until(lambda: proxy.wrong["held"], process)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate()
+    assert process.returncode == 130, told
+    assert not (place.folder / "out").exists()
 
 
 def sent(proxy: Proxy) -> Counter[str]:
