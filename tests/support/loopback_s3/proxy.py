@@ -101,14 +101,14 @@ class Proxy:
         self.allowance.give(None)
 
     def send(self, write: Callable[[bytes], object], path: str, data: bytes) -> None:
-        """Send a body, and count what was sent."""
+        """Send a body, and count its pieces."""
         sent = 0
         while sent < len(data):
             nbytes = self.allowance.take(min(PIECE, len(data) - sent))
+            with self._guard:  # before the client has them: a test may read this at once
+                self.sent[path.partition("?")[0]] += nbytes
             write(data[sent : sent + nbytes])
             sent += nbytes
-            with self._guard:
-                self.sent[path.partition("?")[0]] += nbytes
 
 
 class _Handler(BaseHTTPRequestHandler):
